@@ -51,7 +51,7 @@ class Proxy:
 
     @contextmanager
     def silent(self) -> Iterator[None]:
-        """Meanwhile nobody hears anything."""
+        """Pass nothing on meanwhile."""
         self._is_heard.clear()
         try:
             yield
@@ -109,7 +109,7 @@ def _break(end: socket.socket) -> None:
 
 @contextmanager
 def proxy_to(url: str, *, at: Path) -> Iterator[Proxy]:
-    """One to that daemon, for as long as the block lasts."""
+    """Run a proxy to that daemon during the block."""
     proxy = Proxy(at, to=Path(url.removeprefix("unix://")))
     try:
         yield proxy

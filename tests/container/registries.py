@@ -1,6 +1,6 @@
 """A registry for tests: as much of the Docker registry's protocol as pushing and pulling need, over HTTP on loopback.
 
-What was pushed is in `blobs` and `manifests`. `refuses` makes it answer like one where we may not push.
+Pushed data is in `blobs` and `manifests`. With `refuses` the registry answers as if this user may not push.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> ArtifactStore:
 def sandbox(
     request: pytest.FixtureRequest, docker_daemon: str, base_image: BaseImage, store: ArtifactStore
 ) -> Iterator[Sandbox]:
-    """One engine for each way."""
+    """Return an engine for each way."""
     mode, runtime = WAYS[request.param]
     policy = load("default")
     policy = policy.model_copy(update={"reuse": policy.reuse.model_copy(update={"mode": mode, "ahead": 0})})

@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.root]
 
 
 def printed(client: DockerClient, image: BaseImage, runtime: str, script: str, **options: Any) -> str:
-    """What this Python prints in a hardened container, however it ends."""
+    """Return the output of this Python program in a hardened container, however the program ends."""
     command = ["python3", "-I", "-c", script]
     container = client.containers.run(image.tag, command, detach=True, runtime=runtime, **{**HARDENED, **options})
     try:

@@ -1,6 +1,6 @@
-"""What a daemon loses, or can no longer do, is told for what it is, and all is well once it is mended.
+"""Errors name the losses and failures of a daemon, and calls succeed again after its repair.
 
-The daemon of these tests is theirs alone: they stop it, fill its disk, and take its images away.
+The tests have a daemon of their own: they stop it, fill its disk, and remove its images.
 """
 
 from __future__ import annotations
@@ -76,8 +76,8 @@ def single_use(*, ahead: int = 0) -> Policy:
     return policy.model_copy(update={"reuse": reuse})
 
 
-@pytest.mark.parametrize("end", [Daemon.stop, Daemon.kill], ids=["told to end", "killed"])
-def test_a_daemon_that_is_restarted_costs_the_call_under_way_and_none_after(
+@pytest.mark.parametrize("end", [Daemon.stop, Daemon.kill], ids=["stopped", "killed"])
+def test_a_restarted_daemon_costs_only_the_running_call(
     end: Callable[[Daemon], None], own_daemon: Daemon, sandbox: Sandbox, client: DockerClient
 ) -> None:
     with under_way(sandbox, ENDLESS) as outcome:
@@ -92,7 +92,7 @@ def test_a_daemon_that_is_restarted_costs_the_call_under_way_and_none_after(
     assert wait_until(lambda: lost not in containers(client))
 
 
-def test_a_base_image_that_is_gone_is_named_with_its_remedy_and_used_once_it_is_back(
+def test_a_missing_base_image_is_named_with_its_remedy_until_it_is_back(
     sandbox: Sandbox, client: DockerClient, base: BaseImage
 ) -> None:
     assert sandbox.run(TRIVIAL, {"a": 1, "b": 2}, policy=single_use()).value == 3
@@ -105,9 +105,7 @@ def test_a_base_image_that_is_gone_is_named_with_its_remedy_and_used_once_it_is_
     assert sandbox.run(TRIVIAL, {"a": 1, "b": 2}, policy=single_use()).value == 3
 
 
-def test_boxes_that_are_opened_ahead_are_made_from_the_base_image_that_is_there(
-    sandbox: Sandbox, client: DockerClient, base: BaseImage
-) -> None:
+def test_boxes_opened_ahead_use_the_present_base_image(sandbox: Sandbox, client: DockerClient, base: BaseImage) -> None:
     policy = single_use(ahead=2)
     for _ in range(3):
         assert sandbox.run(TRIVIAL, {"a": 1, "b": 2}, policy=policy).value == 3
@@ -162,7 +160,7 @@ def test_a_runtime_whose_program_is_gone_opens_no_box(
 
 
 @pytest.mark.parametrize("deed", HOSTILE)
-def test_an_image_whose_python_is_a_script_opens_no_box_and_stops_nobody(
+def test_an_image_whose_python_is_a_script_opens_no_box(
     deed: str,
     own_daemon: Daemon,
     sandbox: Sandbox,
@@ -177,7 +175,7 @@ def test_an_image_whose_python_is_a_script_opens_no_box_and_stops_nobody(
     assert serves(sandbox)
 
 
-def test_a_container_that_ends_before_its_process_is_looked_at_is_told_by_the_daemon(
+def test_the_daemon_reports_a_container_that_ends_before_it_is_inspected(
     own_daemon: Daemon, client: DockerClient, base: BaseImage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As it would be found then: it had a process when the daemon was asked, and nothing is known of that one."""

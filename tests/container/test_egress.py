@@ -1,6 +1,6 @@
-"""What calls in containers reach under a policy that lets them reach public addresses, and what they do not.
+"""Destinations of calls in containers under a policy that opens public addresses.
 
-The attacks are those on boxes of processes (see `tests/escape/test_egress.py`), against the same outside.
+The attacks are the same as on boxes of processes (see `tests/escape/test_egress.py`), against the same outside.
 """
 
 from __future__ import annotations

@@ -103,7 +103,7 @@ def pruned(built: Environment, docker_client: DockerClient) -> Iterator[None]:
 def small(
     built: Environment, pruned: None, base_image: BaseImage, docker_client: DockerClient
 ) -> Iterator[Environment]:
-    """The same, of which the daemon may have the image; nobody makes it any more afterwards."""
+    """Return the same environment, whose image the daemon may have; no later test makes the image."""
     yield built
     assert makers(docker_client) == []
 
@@ -118,14 +118,14 @@ def unmade(small: Environment, docker_client: DockerClient) -> Environment:
 
 @pytest.fixture(scope="module")
 def registry() -> Iterator[LocalRegistry]:
-    """One for all that is pushed: what it has already is not sent again."""
+    """Return a registry for all pushes, so that no layer is sent twice."""
     with LocalRegistry() as registry:
         yield registry
 
 
 @pytest.fixture(scope="module")
 def numpy_built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Environment]:
-    """One with numpy, from wherever this machine has its packages."""
+    """Return an environment with numpy, from this machine's package sources."""
     with Sandbox(store=tmp_path_factory.mktemp("numpy") / "store") as engine:
         yield engine.build(requirements=("numpy",))
 
@@ -162,7 +162,7 @@ def cli(docker_daemon: str, *words: str) -> list[str]:
 
 
 def answer(docker_daemon: str, *words: str) -> Any:
-    """What it prints; why it fails is on its stderr, and told with the test."""
+    """Return the output; the test shows stderr on a failure."""
     return json.loads(subprocess.run(cli(docker_daemon, *words), stdout=subprocess.PIPE, check=True, cwd=ROOT).stdout)
 
 
@@ -360,7 +360,7 @@ def test_a_base_image_that_is_gone_is_named(
         environment_image(docker_client, small, base=replace(base_image, tag="sandbox/base:gone", content="0" * 64))
 
 
-def test_images_go_by_key_by_age_and_when_their_base_was_replaced_but_never_from_under_a_container(
+def test_images_are_pruned_by_key_age_and_base_unless_in_use(
     docker_client: DockerClient, base_image: BaseImage, small: Environment
 ) -> None:
     image = environment_image(docker_client, small, base=base_image)
@@ -443,7 +443,7 @@ def test_what_was_pushed_is_pulled_by_its_digest_and_found(
 def test_what_is_no_image_of_ours_is_not_kept(
     owner: str, docker_client: DockerClient, base_image: BaseImage, registry: LocalRegistry
 ) -> None:
-    """Whatever it says of itself: all labels are handed down to what is made on top of ours."""
+    """An image on top of ours inherits all labels, and is not ours."""
     container = docker_client.api.create_container(base_image.tag, ["x"])["Id"]
     try:
         labels = [f"LABEL sandbox.owner={owner}"]
@@ -458,7 +458,7 @@ def test_what_is_no_image_of_ours_is_not_kept(
         docker_client.api.remove_image("foreign:1")
 
 
-def test_what_a_registry_has_not_is_told(docker_client: DockerClient, registry: LocalRegistry) -> None:
+def test_an_image_that_a_registry_lacks_is_named(docker_client: DockerClient, registry: LocalRegistry) -> None:
     with pytest.raises(BackendUnavailable, match="pull"):
         pull(docker_client, f"{registry.address}/tools/env@sha256:{'0' * 64}")
 
@@ -469,7 +469,7 @@ def test_only_what_is_named_by_its_digest_is_pulled(reference: str, docker_clien
         pull(docker_client, reference)
 
 
-def test_a_registry_that_refuses_is_told_with_what_to_do(
+def test_the_error_of_a_refusing_registry_has_a_remedy(
     docker_daemon: str, docker_client: DockerClient, base_image: BaseImage, small: Environment
 ) -> None:
     image = environment_image(docker_client, small, base=base_image)
@@ -500,7 +500,7 @@ def small_disk(folder: Path, size: str) -> Iterator[Path]:
 
 
 @pytest.mark.timeout(300)
-def test_a_full_disk_of_the_daemon_is_told_with_what_to_do(
+def test_the_error_about_a_full_disk_of_the_daemon_has_a_remedy(
     base_image: BaseImage, numpy_built: Environment, tmp_path: Path
 ) -> None:
     with (

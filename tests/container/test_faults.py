@@ -1,7 +1,7 @@
-"""What goes wrong around containers is told for what it is, costs one call at most, and leaves nothing behind.
+"""Errors name the faults around containers; a fault costs at most one call, and leaves nothing behind.
 
-A daemon that may not be used, is too old or is none at all is told in `tests/unit/test_daemon.py`; faults that need a
-daemon to break are in `test_daemon_faults.py`.
+`tests/unit/docker/test_daemon.py` covers daemons that are forbidden, too old or absent; `test_daemon_faults.py` covers
+faults that need a daemon to break.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def sandbox(docker_daemon: str, docker_client: DockerClient, base_image: BaseIma
     before = containers(docker_client)
     with Sandbox(backend=ContainerBackend(host=docker_daemon)) as engine:
         yield engine
-    assert containers(docker_client) <= before  # of which some may have been about to go
+    assert containers(docker_client) <= before  # some of them may have been ending
 
 
 def containers(client: DockerClient) -> set[str]:
@@ -59,7 +59,7 @@ def containers(client: DockerClient) -> set[str]:
 
 
 def containers_of(client: DockerClient, process: int) -> list[dict[str, Any]]:
-    """Those of the engines in that process."""
+    """Return the containers of the engines in that process."""
     found: list[dict[str, Any]] = client.api.containers(all=True, filters={"label": f"sandbox.pid={process}"})
     return found
 
@@ -94,9 +94,7 @@ def test_a_container_that_is_paused_costs_its_call_no_more_than_its_time(
     assert wait_until(lambda: paused not in containers(docker_client))
 
 
-def test_a_call_in_a_container_that_was_paused_while_ready_is_made_in_another(
-    sandbox: Sandbox, docker_client: DockerClient
-) -> None:
+def test_a_call_for_a_paused_container_runs_in_another_one(sandbox: Sandbox, docker_client: DockerClient) -> None:
     before = containers(docker_client)
     sandbox.prepare(TRIVIAL)
     paused = only_container(docker_client, before=before)
@@ -121,12 +119,12 @@ def test_a_call_whose_stream_is_cut_is_lost_and_the_next_one_works(
             assert was_lost(outcome.result())
         assert serves(sandbox)
         assert wait_until(lambda: lost not in containers(docker_client))
-        assert proxy.cut_attached() == 1  # of a box that waits for a call
+        assert proxy.cut_attached() == 1  # the stream of a box that waits for a call
         assert wait_until(lambda: serves(sandbox))  # a call that comes before that is heard is lost with it
     assert containers(docker_client) <= before
 
 
-def test_a_container_that_the_daemon_made_and_never_told_of_is_removed_when_it_answers_again(
+def test_a_container_made_without_an_answer_is_removed_later(
     docker_daemon: str, docker_client: DockerClient, base_image: BaseImage, tmp_path: Path
 ) -> None:
     before = containers(docker_client)
@@ -145,14 +143,14 @@ def test_a_container_that_the_daemon_made_and_never_told_of_is_removed_when_it_a
 
 
 @pytest.mark.timeout(50)
-def test_a_daemon_that_says_nothing_keeps_nobody_who_goes_away(
+def test_a_silent_daemon_does_not_delay_a_closing_engine(
     docker_daemon: str,
     docker_client: DockerClient,
     base_image: BaseImage,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What any other answer may take is longer than this test may."""
+    """Shorten the time that the daemon has for an answer."""
     before = containers(docker_client)
     monkeypatch.setattr(link, "_MAX_SILENCE_S", 0.5)
     with proxy_to(docker_daemon, at=tmp_path / "proxy.sock") as proxy:
@@ -176,7 +174,7 @@ print("closed", flush=True)
 """
 
 
-def test_a_program_that_closes_its_engine_beside_a_daemon_that_says_nothing_ends_without_a_word(
+def test_a_program_closes_its_engine_quietly_with_a_silent_daemon(
     docker_daemon: str, docker_client: DockerClient, base_image: BaseImage, tmp_path: Path
 ) -> None:
     before = containers(docker_client)
@@ -218,7 +216,7 @@ def tool() -> None:
 
 @contextmanager
 def group_kept(client: DockerClient, container: str) -> Iterator[None]:
-    """Who deletes a container's group when it ends does not come to it meanwhile."""
+    """Keep the container's group from being deleted at its end."""
     keeper = psutil.Process(psutil.Process(client.api.inspect_container(container)["State"]["Pid"]).ppid())
     keeper.suspend()
     try:
@@ -227,11 +225,13 @@ def group_kept(client: DockerClient, container: str) -> Iterator[None]:
         keeper.resume()
 
 
-def test_a_call_killed_for_memory_is_told_so_though_the_daemon_never_heard_why(
+def test_a_call_killed_for_memory_is_reported_without_the_daemons_word(
     sandbox: Sandbox, docker_client: DockerClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who deletes the container's group may be quicker than who would tell the daemon; here that is pretended. That it
-    is not quicker than the engine, which nobody can promise, is seen to."""
+    """The container's group may be deleted before the daemon hears of the kill; the test simulates that.
+
+    The test also keeps the group until the engine has read it.
+    """
     before, limits = containers(docker_client), {"memory": 96 * MIB}
     assert sandbox.run(TRIVIAL, {"a": 1, "b": 2}, limits=limits).value == 3
     unheard = ContainerFacts(status="exited", exit_code=137)
@@ -263,7 +263,7 @@ def kill_engine_with_a_call(docker_daemon: str, policy: str) -> int:
 
 
 def stranger(client: DockerClient, image: BaseImage, owner: ContainerOwner) -> str:
-    """A container of an engine on another host, as far as can be told from here."""
+    """Make a container with the labels of an engine on another host."""
     host = client.api.create_host_config(network_mode="none")
     labels = owner.labels(expires_at=time.time() + 3600)
     name = owner.new_name()
@@ -272,7 +272,7 @@ def stranger(client: DockerClient, image: BaseImage, owner: ContainerOwner) -> s
 
 
 @pytest.mark.parametrize("policy", ["default", "strict"])
-def test_a_killed_engines_containers_end_by_themselves_and_the_next_engine_removes_them(
+def test_the_next_engine_removes_the_ended_containers_of_a_killed_one(
     policy: str, sandbox: Sandbox, docker_daemon: str, docker_client: DockerClient, base_image: BaseImage
 ) -> None:
     before = containers(docker_client)
@@ -293,7 +293,7 @@ def test_a_killed_engines_containers_end_by_themselves_and_the_next_engine_remov
         docker_client.api.remove_container(foreign, force=True)
 
 
-def test_two_engines_share_a_daemon_and_one_that_closes_leaves_the_others_calls_alone(
+def test_an_engine_that_closes_leaves_the_calls_of_another_alone(
     sandbox: Sandbox, docker_daemon: str, docker_client: DockerClient
 ) -> None:
     before = containers(docker_client)
@@ -344,9 +344,7 @@ print(json.dumps({"status": outcome.status, "counted": outcome.stdout.characters
 """
 
 
-def test_a_gibibyte_printed_to_a_slow_reader_passes_through_16_mebibytes_of_the_engines_memory(
-    docker_daemon: str, base_image: BaseImage
-) -> None:
+def test_a_gibibyte_for_a_slow_reader_takes_at_most_16_mebibytes(docker_daemon: str, base_image: BaseImage) -> None:
     answer = subprocess.run(
         [sys.executable, "-c", LOUD, docker_daemon], cwd=ROOT, capture_output=True, text=True, check=False
     )
@@ -356,7 +354,7 @@ def test_a_gibibyte_printed_to_a_slow_reader_passes_through_16_mebibytes_of_the_
     assert told["grown"] <= 16 * MIB
 
 
-def test_a_name_that_is_taken_stays_its_owners_and_costs_nobody_a_call(
+def test_a_taken_name_costs_no_call_and_stays_its_owners(
     sandbox: Sandbox, docker_client: DockerClient, base_image: BaseImage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert serves(sandbox)
@@ -402,9 +400,7 @@ def test_a_runtime_that_the_daemon_has_not_is_refused_with_those_it_has(
     assert "runtimes" in (refused.value.remedy or "")
 
 
-def test_a_runtime_that_does_not_limit_is_told_of_and_refused_where_a_policy_relies_on_it(
-    docker_daemon: str, base_image: BaseImage
-) -> None:
+def test_a_runtime_without_limits_is_noted_or_refused_by_policy(docker_daemon: str, base_image: BaseImage) -> None:
     strict = load("strict")
     isolation = strict.isolation.model_copy(update={"require": (*strict.isolation.require, Layer.CGROUP)})
     relying = strict.model_copy(update={"isolation": isolation})

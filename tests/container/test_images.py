@@ -30,7 +30,7 @@ LABELS: Final = {f"sandbox.{name}": "x" for name in ("name", "recipe", "inputs",
 
 @pytest.fixture
 def old_image(docker_client: DockerClient) -> Iterator[str]:
-    """One of ours of a recipe that was changed since; its id."""
+    """Make an image from an older recipe and return its id."""
     yield import_image(
         docker_client, "sandbox/base", "0" * 12, {**LABELS, "sandbox.content": "0" * 64, "sandbox.name": "python"}
     )
@@ -39,7 +39,7 @@ def old_image(docker_client: DockerClient) -> Iterator[str]:
 
 @pytest.fixture
 def foreign_images(docker_client: DockerClient) -> Iterator[set[str]]:
-    """A stranger's, and one that somebody built on top of ours; their ids."""
+    """Make a foreign image and one on top of ours, and return their ids."""
     derived = {**LABELS, "sandbox.content": "1" * 64}
     yield {
         import_image(docker_client, "foreign", "1", {}),
@@ -129,7 +129,7 @@ def test_it_says_which_python_it_has(docker_client: DockerClient, base_image: Ba
     assert json.loads(labels["sandbox.python"])["version"] == base_image.python.version
 
 
-def test_files_kept_by_an_engine_that_did_not_ask_for_their_python_are_asked_once(
+def test_cached_files_without_a_recorded_python_are_asked_once(
     docker_client: DockerClient, base_image: BaseImage, tmp_path: Path
 ) -> None:
     kept = TarballCache(tmp_path / "cache")
@@ -256,17 +256,17 @@ def test_the_command_line_tells_people_what_to_do_without_a_daemon(tmp_path: Pat
     ids=lambda words: words[0],
 )
 def test_every_command_speaks_to_the_daemon_that_calls_do(words: tuple[str, ...], tmp_path: Path) -> None:
-    """Which the file names; `DOCKER_HOST` counts where it names none, and what is typed counts before both."""
+    """The option comes before the file, and the file before `DOCKER_HOST`."""
     settings, none = tmp_path / "settings.toml", f"unix://{tmp_path}/none.sock"
     settings.write_text(f'[container]\nhost = "{none}"\n')
     variables = {**os.environ, "SANDBOX_CONFIG": str(settings), "DOCKER_HOST": f"unix://{tmp_path}/other.sock"}
 
-    def told(*more: str) -> str:
+    def error_of(*more: str) -> str:
         command = [sys.executable, "-m", "sandbox", "image", *words, *more]
         return subprocess.run(command, capture_output=True, text=True, check=False, env=variables).stderr
 
-    assert f"no Docker daemon answers at {none}" in told()
+    assert f"no Docker daemon answers at {none}" in error_of()
     typed = f"unix://{tmp_path}/typed.sock"
-    assert f"no Docker daemon answers at {typed}" in told("--docker-host", typed)
+    assert f"no Docker daemon answers at {typed}" in error_of("--docker-host", typed)
     settings.write_text("")
-    assert f"no Docker daemon answers at unix://{tmp_path}/other.sock" in told()
+    assert f"no Docker daemon answers at unix://{tmp_path}/other.sock" in error_of()

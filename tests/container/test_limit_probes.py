@@ -119,7 +119,7 @@ def test_after_a_day_it_is_proved_again(tmp_path: Path, proof: RuntimeLimits, ag
 
 
 @pytest.mark.parametrize("text", ["", "{}", '{"runtime": 1}', "\0"])
-def test_a_damaged_proof_is_none(tmp_path: Path, proof: RuntimeLimits, text: str) -> None:
+def test_a_damaged_cache_file_is_ignored(tmp_path: Path, proof: RuntimeLimits, text: str) -> None:
     folder = tmp_path / "canaries"
     ProbeCache(folder).find_or("key", lambda: found(datetime.now(UTC)))
     (folder / "key.json").write_text(text)

@@ -1,4 +1,4 @@
-"""What a container used is told from outside, and is that of one call: measured against what the container says."""
+"""Meters report the usage of a single call from outside, compared here with the container's own report."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def call(container: Container, script: str) -> str:
 
 
 @contextmanager
-def as_nobody() -> Iterator[None]:
+def as_unprivileged() -> Iterator[None]:
     os.setegid(NOBODY)
     os.seteuid(NOBODY)
     try:
@@ -118,7 +118,7 @@ def test_processor_time_is_what_the_container_says_it_used(
 def test_what_computing_in_gvisor_takes_is_counted_by_the_hosts_clock(
     docker_client: DockerClient, base_image: BaseImage
 ) -> None:
-    """Its own says more where others use the processor."""
+    """Return the processor time; the container's own clock counts other processes, too."""
     with running(docker_client, base_image) as container:
         least = float(call(container, COMPUTE)) / 4
     with (
@@ -196,7 +196,7 @@ def test_a_refused_fork_is_counted_for_its_call_only(
         assert (second.refused_forks, second.processes_peak) == (0, None), "the kernel keeps that peak"
 
 
-def test_processes_of_ours_are_not_told_as_the_tools(docker_client: DockerClient, base_image: BaseImage) -> None:
+def test_processes_of_ours_do_not_count_as_the_tools(docker_client: DockerClient, base_image: BaseImage) -> None:
     with running(docker_client, base_image) as container:
         meter = open_meter(docker_client, str(container.id), resting=2)
         assert meter is not None
@@ -205,7 +205,7 @@ def test_processes_of_ours_are_not_told_as_the_tools(docker_client: DockerClient
             assert meter.read().processes_peak == 98
 
 
-def test_gvisors_own_processes_are_not_told_as_the_tools(docker_client: DockerClient, base_image: BaseImage) -> None:
+def test_gvisors_own_processes_do_not_count_as_the_tools(docker_client: DockerClient, base_image: BaseImage) -> None:
     with (
         running(docker_client, base_image, runtime="runsc") as container,
         metered(docker_client, container) as meter,
@@ -269,12 +269,12 @@ def test_a_meter_gives_its_descriptors_back(docker_client: DockerClient, base_im
         assert watch.leftovers() == {}
 
 
-def test_without_root_all_is_told_but_a_peak_that_may_be_an_earlier_calls(
+def test_without_root_only_peaks_of_earlier_calls_are_missing(
     docker_client: DockerClient, base_image: BaseImage
 ) -> None:
     with running(docker_client, base_image) as container:
         container.reload()
-        with as_nobody():
+        with as_unprivileged():
             meter = meter_of(int(container.attrs["State"]["Pid"]), str(container.id))
         assert meter is not None
         with closing(meter):

@@ -30,7 +30,7 @@ LONGEST_S: Final = 200.0
 
 @pytest.fixture(scope="module")
 def podman_service() -> Iterator[str]:
-    """What to put into DOCKER_HOST; it has the base image."""
+    """Return the value for DOCKER_HOST of a Podman with the base image."""
     try:
         with podman.running() as url:
             with closing(connect(url)) as client:

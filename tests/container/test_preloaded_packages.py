@@ -1,4 +1,4 @@
-"""What a tool imports is imported once for all of its calls in containers too, and none of them sees what that left."""
+"""Containers, too, import a tool's packages once for all of its calls, and isolate the calls from that import."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ def is_there(client: DockerClient, id: str) -> bool:
 
 
 def dead_owner() -> ContainerOwner:
-    """Its number is a living process's, which began at another time."""
+    """Return an owner whose pid belongs to a process that started at another time."""
     owner = ContainerOwner.current()
     return replace(owner, started=str(int(owner.started) + 1))
 
@@ -172,7 +172,7 @@ def test_of_engines_on_other_hosts_only_what_expired_long_ago_is_removed(
 def test_the_last_call_of_a_container_has_ended_before_it_expires(
     docker_daemon: str, docker_client: DockerClient, base_image: BaseImage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever calls it all the time has another then."""
+    """A constant caller gets another container after that time."""
     good_for_s = 2.0
     policy = load("default")
     monkeypatch.setattr(backend, "_IN_USE_S", good_for_s - policy.reuse.idle)
@@ -187,7 +187,7 @@ def test_the_last_call_of_a_container_has_ended_before_it_expires(
 
 
 def test_strangers_containers_stay(docker_client: DockerClient, made: Made, base_image: BaseImage) -> None:
-    """One without labels of its own has those of our image."""
+    """A container without labels of its own inherits those of our image."""
     ids = [made({}, f"stranger-{secrets.token_hex(8)}"), made({"sandbox.owner": "me"}, f"me-{secrets.token_hex(8)}")]
     assert Reaper(docker_client, grace_s=0).sweep() == []
     assert all(is_there(docker_client, id) for id in ids)
@@ -212,7 +212,7 @@ def test_what_carries_malformed_labels_stays(label: str, value: str, docker_clie
     assert is_there(docker_client, id)
 
 
-def test_what_somebody_made_from_a_container_of_ours_stays(
+def test_a_container_made_from_one_of_ours_stays(
     docker_client: DockerClient, made: Made, base_image: BaseImage
 ) -> None:
     ours = made_by(dead_owner(), made)

@@ -1,8 +1,8 @@
-"""A daemon on another machine, reached over TLS or SSH: nothing of ours is shown to it, and nobody else is believed.
+"""A daemon on another machine, over TLS or SSH: the engine mounts no files, and believes only the right certificate.
 
-It runs on this machine, but is reached by its port, which is all the engine goes by: no folder is mounted, no control
-group is read, and environments are sent as images. Logging in over SSH is not ours, and takes users of the machine: a
-script stands in for `ssh` that does, on this machine, what it is told to do on that one.
+The daemon runs on this machine, but the engine sees only its port: it mounts no folder, reads no control group, and
+sends environments as images. A login over SSH would need users of the machine, so a script replaces `ssh` and runs the
+remote command on this machine.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Remote:
 
 @pytest.fixture(scope="module")
 def remote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Remote]:
-    """It has the base image."""
+    """Return a daemon with the base image."""
     folder = tmp_path_factory.mktemp("certificates")
     port = free_port()
     try:
@@ -71,7 +71,7 @@ def remote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Remote]:
 
 
 def free_port() -> int:
-    """One that nobody is given meanwhile who asks the kernel for any."""
+    """Reserve a port that the kernel assigns to no other program meanwhile."""
     least = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     while True:
         port = random.randrange(least // 2, least)
@@ -118,7 +118,7 @@ exec docker --host {url} system dial-stdio
 
 @pytest.fixture
 def over_ssh(remote: Remote, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Its address by way of SSH."""
+    """Return the daemon's address over SSH."""
     program = tmp_path / "ssh"
     program.write_text(SSH.format(url=remote.socket))
     program.chmod(0o755)
@@ -171,9 +171,7 @@ def test_a_policy_that_shows_files_of_this_machine_is_refused(trusted: Remote) -
 
 
 @pytest.mark.parametrize("certificates", ["trusts another", "shows another", "has no key"])
-def test_who_has_the_wrong_certificates_is_told_so(
-    certificates: str, remote: Remote, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_error_names_wrong_certificates(certificates: str, remote: Remote, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOCKER_TLS_VERIFY", "1")
     monkeypatch.setenv("DOCKER_CERT_PATH", remote.certificates(certificates))
     with (
@@ -184,7 +182,7 @@ def test_who_has_the_wrong_certificates_is_told_so(
     assert "DOCKER_CERT_PATH" in (refused.value.remedy or "")
 
 
-def test_a_daemon_that_nobody_verifies_is_told_of_once(remote: Remote, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unverified_daemon_causes_one_warning(remote: Remote, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DOCKER_TLS_VERIFY", raising=False)
     monkeypatch.setenv("DOCKER_CERT_PATH", remote.certificates("trusts another"))
     with pytest.warns(UserWarning, match="DOCKER_TLS_VERIFY=1") as said, closing(connect(remote.url)) as client:

@@ -1,6 +1,6 @@
-"""Our system call profiles in hardened containers: what they stop, what they leave, and that it is they who stop it.
+"""System-call profiles in hardened containers: the refused calls, the allowed calls, and the proof of the cause.
 
-gVisor is not here: it answers system calls itself and ignores profiles.
+gVisor is missing here, because it answers system calls itself and ignores profiles.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ REFUSALS: Final = {"EPERM", "ENOSYS"}
 Question = tuple[str, str, list[int | str]]
 Answers = dict[str, str]
 
-# What each call is answered, asked in a process of its own. `buffer` is memory full of zeros.
+# Each call is made in a process of its own. `buffer` is memory full of zeros.
 ASK: Final = """
 import ctypes, errno, json, os, sys
 libc = ctypes.CDLL(None, use_errno=True)
@@ -189,7 +189,7 @@ NEVER: Final[tuple[Question, ...]] = (
     ("a socket for MPTCP", "socket", [2, 1, 262]),
     ("a pair of sockets of another kind", "socketpair", [40, 1, 0, "buffer"]),
 )
-# What even an unfiltered kernel refuses whoever has no rights, with EPERM too: asked all the same.
+# Calls that an unfiltered kernel refuses without privileges, too, also with EPERM.
 ROOTS_ONLY: Final[tuple[Question, ...]] = (
     ("bpf", "bpf", [0, "buffer", 72]),
     ("perf_event_open", "perf_event_open", ["buffer", 0, -1, -1, 0]),
@@ -221,7 +221,7 @@ NEEDS_RIGHTS: Final[tuple[Question, ...]] = (
     ("move_mount", "move_mount", [-1, "", -1, "", 0]),
     ("chroot", "chroot", ["/"]),
 )
-# What libc and the tool's own walls ask of the kernel.
+# Calls of libc and of the tool's own isolation.
 EVER: Final[tuple[Question, ...]] = (
     ("the answers that seccomp knows", "seccomp", [2, 0, "buffer"]),
     ("the version of Landlock", "landlock_create_ruleset", [0, 0, 1]),
@@ -240,12 +240,12 @@ EVER: Final[tuple[Question, ...]] = (
 EVERYTHING: Final = (*NEVER, *ROOTS_ONLY, *WALLS, *NEEDS_RIGHTS, *EVER)
 
 Print = Callable[..., str]
-Told = Callable[[str, ProfileName], Answers]
+AskAll = Callable[[str, ProfileName], Answers]
 
 
 @pytest.fixture(scope="module")
 def printed(docker_client: DockerClient, base_image: BaseImage) -> Print:
-    """What a Python program prints in a hardened container under this runtime and profile."""
+    """Return the output of a Python program in a hardened container under this runtime and profile."""
 
     def run(runtime: str, profile: str, script: str, *arguments: str) -> str:
         options = {
@@ -276,14 +276,14 @@ def answers(printed: Print, runtime: str, profile: str, *questions: Question) ->
 
 
 @pytest.fixture(scope="module")
-def told(printed: Print) -> Told:
-    """What everything is answered under this runtime and profile, asked once."""
+def ask_all(printed: Print) -> AskAll:
+    """Return the answers to all calls under this runtime and profile, asked once."""
     return cache(lambda runtime, profile: answers(printed, runtime, ours(profile), *EVERYTHING))
 
 
-def among(told: Answers, *questions: Question) -> Answers:
+def among(found: Answers, *questions: Question) -> Answers:
     """The answers to these, as far as this machine knows the calls."""
-    return {name: told[name] for name, *_ in questions if name in told}
+    return {name: found[name] for name, *_ in questions if name in found}
 
 
 def ours(name: ProfileName) -> str:
@@ -292,8 +292,8 @@ def ours(name: ProfileName) -> str:
 
 @pytest.mark.parametrize("profile", PROFILE_NAMES)
 @pytest.mark.parametrize("runtime", RUNTIMES)
-def test_what_leads_out_of_a_box_is_refused(runtime: str, profile: ProfileName, told: Told) -> None:
-    found = among(told(runtime, profile), *NEVER, *ROOTS_ONLY)
+def test_what_leads_out_of_a_box_is_refused(runtime: str, profile: ProfileName, ask_all: AskAll) -> None:
+    found = among(ask_all(runtime, profile), *NEVER, *ROOTS_ONLY)
     if profile == "runner":  # a template's children join the namespaces of their calls
         assert found.pop("setns") == "EBADF"
     assert {name: answer for name, answer in found.items() if answer not in REFUSALS} == {}
@@ -301,21 +301,21 @@ def test_what_leads_out_of_a_box_is_refused(runtime: str, profile: ProfileName, 
 
 @pytest.mark.parametrize("profile", PROFILE_NAMES)
 @pytest.mark.parametrize("runtime", RUNTIMES)
-def test_what_libc_and_further_walls_ask_for_is_done(runtime: str, profile: ProfileName, told: Told) -> None:
-    found = among(told(runtime, profile), *EVER)
+def test_what_libc_and_further_walls_ask_for_is_done(runtime: str, profile: ProfileName, ask_all: AskAll) -> None:
+    found = among(ask_all(runtime, profile), *EVER)
     assert {name: answer for name, answer in found.items() if answer != "done"} == {}
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)
-def test_under_strict_nobody_makes_namespaces_or_mounts(runtime: str, told: Told) -> None:
-    found = among(told(runtime, "strict"), *WALLS, *NEEDS_RIGHTS)
+def test_under_strict_no_process_makes_namespaces_or_mounts(runtime: str, ask_all: AskAll) -> None:
+    found = among(ask_all(runtime, "strict"), *WALLS, *NEEDS_RIGHTS)
     assert {name: answer for name, answer in found.items() if answer not in REFUSALS} == {}
     assert found["clone3"] == "ENOSYS", "libc would not fall back to clone"
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)
-def test_under_runner_every_kind_of_namespace_is_made(runtime: str, told: Told) -> None:
-    found = among(told(runtime, "runner"), *WALLS)
+def test_under_runner_every_kind_of_namespace_is_made(runtime: str, ask_all: AskAll) -> None:
+    found = among(ask_all(runtime, "runner"), *WALLS)
     assert {name: answer for name, answer in found.items() if answer in REFUSALS} == {}
     assert {answer for name, answer in found.items() if name.startswith(("unshare", "clone "))} == {"done"}
 

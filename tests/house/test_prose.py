@@ -18,7 +18,6 @@ NOT_YET: Final = (
     "sandbox/cli/",
     "sandbox/environments/",
     "sandbox/testing/",
-    "tests/container/",
     "tests/contract/",
     "tests/end_to_end/",
     "tests/escape/",
