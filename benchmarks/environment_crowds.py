@@ -91,18 +91,18 @@ async def _disk(shared: str, extras: Sequence[str]) -> Report:
 
 
 async def _one_for_all(engines: int, callers: int) -> Report:
-    told: list[Progress] = []
+    records: list[Progress] = []
     with temporary_folder() as folder:
         async with AsyncExitStack() as stack:
             opened = [
-                await stack.enter_async_context(AsyncSandbox(store=folder, on_progress=told.append))
+                await stack.enter_async_context(AsyncSandbox(store=folder, on_progress=records.append))
                 for _ in range(engines)
             ]
             calls = [opened[number % engines].run(SOURCE, ARGUMENTS, requirements=["six"]) for number in range(callers)]
             begun = perf_counter()
             outcomes = await asyncio.gather(*calls)
             seconds = perf_counter() - begun
-    builds = sum(progress.stage == "publish" for progress in told)
+    builds = sum(progress.stage == "publish" for progress in records)
     return build_report(
         "one_for_all",
         cases={f"{callers} callers of one new environment": spread([seconds * 1000])},

@@ -47,11 +47,11 @@ def _read_child(answer: Callable[[], bytes]) -> bytes:
     if pid == 0:
         os.write(theirs, answer())
         os._exit(0)
-    told = os.read(ours, 64)
+    reply = os.read(ours, 64)
     os.waitpid(pid, 0)
     os.close(ours)
     os.close(theirs)
-    return told
+    return reply
 
 
 def spawn() -> None:

@@ -40,10 +40,10 @@ class Waiting:
         handed = plan["handed"]
         theirs, self._request = os.pipe()
         self._value, replies = os.pipe()
-        ready, told = os.pipe()
+        ready, announced = os.pipe()
         for end, number in ((theirs, handed[0]), (os.open(os.devnull, os.O_RDWR), handed[1]), (replies, handed[3])):
             pipes.hand(end, number)
-        pipes.hand(told, handed[4])
+        pipes.hand(announced, handed[4])
         if not isolation.fork(plan):
             try:
                 self._be_called()
@@ -109,11 +109,11 @@ def main() -> None:
     call.open_streams()
     for _ in range(12):
         call.rehearse()
-    told = fast_json.read(REQUEST)
-    compiled.keep(told["source"], os.path.join(plan["workplace"]["path"], told["filename"]))
+    fields = fast_json.read(REQUEST)
+    compiled.keep(fields["source"], os.path.join(plan["workplace"]["path"], fields["filename"]))
     preloading.freeze()
     waiting = Waiting(plan)
-    request = pipes.pack_json({}) + pipes.pack_json(told)
+    request = pipes.pack_json({}) + pipes.pack_json(fields)
     with asyncio.Runner() as runner:
         for _ in sys.stdin:
             print(runner.run(_measure(waiting, request)), flush=True)
