@@ -146,6 +146,25 @@ def test_what_a_call_can_write_and_open_is_limited(kind: str, sandbox: Sandbox) 
     assert code.splitlines()[-1].strip() in (outcome.error.traceback or "")
 
 
+FILLS_AND_LINGERS: Final = """try:
+        for i in range(10**6):
+            with open(str(i), 'wb') as f: f.write(b'x' * (1 << 20))
+    except OSError as error:
+        reply = b'{"kind":"exception","error":{"type":"OSError","message":"full","traceback":""},' \\
+            b'"memory":false,"errno":%d,"warnings":[]}' % error.errno
+    for number in range(3, 1024):
+        try: os.write(number, len(reply).to_bytes(4, 'big') + reply)
+        except OSError: pass
+    time.sleep(600)"""
+
+
+def test_a_full_disk_is_reported_for_a_process_that_lingers(sandbox: Sandbox) -> None:
+    """The process replies and stays, so that only its guard can say how full the disk was."""
+    outcome = _take(sandbox, FILLS_AND_LINGERS, **FILE_LIMITS)
+    assert (outcome.status, outcome.limit_name) == (Status.LIMIT, "disk"), outcome
+    assert outcome.usage.cpu_s is not None
+
+
 def test_a_disk_of_a_single_byte_is_a_full_disk(sandbox: Sandbox) -> None:
     outcome = _take(sandbox, "open('x', 'wb', 0).write(b'x')", disk=1)
     assert (outcome.status, outcome.limit_name) == (Status.LIMIT, "disk"), outcome
