@@ -34,7 +34,7 @@ class AuthoringFinder:
     def find_spec(self, name: str, path: Sequence[str] | None = None, _: ModuleType | None = None) -> Any:
         if name != NAME or path is not None:
             return None
-        return _LOADER.ModuleSpec(NAME, self, origin="<the engine's authoring kit>")
+        return _LOADER.ModuleSpec(NAME, self, origin="<the engine's authoring module>")
 
     def create_module(self, spec: Any) -> None:
         """Have Python create an ordinary module."""

@@ -1,8 +1,8 @@
 """The guard: the first process of a call's own namespaces, between the zygote and the process that runs the tool.
 
-A guard puts up the call's walls. The tool's process is then its own fork or, where an environment's packages were
-imported ahead, a fork of the template that joins the guard's namespaces (see zygote/template.py). Either way the guard
-verifies the isolation of that process from outside before it lets the process read its request (see
+A guard sets up the isolation of the call. The tool's process is then its own fork or, where an environment's packages
+were imported ahead, a fork of the template that joins the guard's namespaces (see zygote/template.py). Either way the
+guard verifies the isolation of that process from outside before it lets the process read its request (see
 box/verification.py), waits for its end, kills and reaps the processes that the tool left, sends the files that the tool
 left, and reports to the zygote how the tool ended, and its usage.
 

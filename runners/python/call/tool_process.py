@@ -85,7 +85,7 @@ def _import_ahead(imports: dict[str, Any], link: socket) -> None:
 def _enter_environment(imports: dict[str, Any]) -> None:
     """Enter the environment in this process, where no template did.
 
-    Its start hooks are foreign code, behind the walls of the call and at its expense; one that ends Python ends the
+    Start hooks are foreign code, inside the isolation of the call and at its expense; a hook that ends Python ends the
     call. While no call has come, the guard watches this process.
     """
     try:
