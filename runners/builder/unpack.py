@@ -76,12 +76,12 @@ class _Wheels:
 def unpack(folder: str, seen_at: str, workers: int) -> dict[str, object]:
     """Unpack and compile all ordered packages; return the failures, and how long both steps took."""
     cache = os.path.join(folder, ".cache")
-    packages = _ordered()
+    packages = _read_order()
     if not packages or packages[0][2] not in os.listdir(_WHEELS):
         _learn_about_python(cache)
     while packages is None:
         time.sleep(_LOOK_S)
-        packages = _ordered()
+        packages = _read_order()
     begun = time.monotonic()
     said: dict[str, str] = {}
     wheels = _Wheels(packages)
@@ -105,7 +105,7 @@ def unpack(folder: str, seen_at: str, workers: int) -> dict[str, object]:
     }
 
 
-def _ordered() -> list[list[str]] | None:
+def _read_order() -> list[list[str]] | None:
     """Return a folder's name, a requirement, and the name of a wheel for each package; None before the list exists.
 
     The wheel may appear later.

@@ -236,9 +236,9 @@ def end_without_record(usage: tuple[int, resource.struct_rusage] | None) -> dict
     """
     if usage is None:
         return dict.fromkeys(_FIELDS)
-    status, spent = usage
-    cpu = spent.ru_utime + spent.ru_stime
-    return dict(zip(_FIELDS, (*_exit_of(status), round(cpu, 6), spent.ru_maxrss * 1024, None, None)))
+    status, total = usage
+    cpu = total.ru_utime + total.ru_stime
+    return dict(zip(_FIELDS, (*_exit_of(status), round(cpu, 6), total.ru_maxrss * 1024, None, None)))
 
 
 def describe_end(plan: dict[str, Any], status: int, *, max_rss: int) -> bytes:

@@ -169,21 +169,21 @@ def reader_of(kind: type) -> Callable[[Any, Any], Any] | None:
 
 
 def _moment(value: Any, kind: Any) -> Any:
-    found = _matched(_MOMENT, value)
+    found = _match(_MOMENT, value)
     if found["clock"] is None:
         return kind.fromisoformat(found["date"])
     return kind.fromisoformat("%sT%s" % (found["date"], _clock(found)))
 
 
 def _date(value: Any, kind: Any) -> Any:
-    found = _matched(_MOMENT, value)
+    found = _match(_MOMENT, value)
     if found["clock"] is not None and (found["clock"] != "00:00" or (found["second"] or "00").strip("0")):
         raise ValueError("has a time of day, which a date has not")
     return kind.fromisoformat(found["date"])
 
 
 def _time(value: Any, kind: Any) -> Any:
-    return kind.fromisoformat(_clock(_matched(_CLOCK, value)))
+    return kind.fromisoformat(_clock(_match(_CLOCK, value)))
 
 
 def _clock(found: dict[str, Any]) -> str:
@@ -200,7 +200,7 @@ def _clock(found: dict[str, Any]) -> str:
 def _duration(value: Any, kind: Any) -> Any:
     if type(value) in (int, float):
         return kind(seconds=value)
-    found = _matched(_DURATION if "P" in str(value) else _CLOCKED_DURATION, value)
+    found = _match(_DURATION if "P" in str(value) else _CLOCKED_DURATION, value)
     given = {unit: found[unit] for unit in _UNITS if found.get(unit)}
     if not given:
         raise ValueError("is not a duration")
@@ -208,7 +208,7 @@ def _duration(value: Any, kind: Any) -> Any:
     return kind(microseconds=-microseconds if found["sign"] == "-" else microseconds)
 
 
-def _matched(pattern: str, value: Any) -> dict[str, Any]:
+def _match(pattern: str, value: Any) -> dict[str, Any]:
     import re  # already imported by `typing` if an annotation names one of these classes
 
     match = re.fullmatch(pattern, value.strip()) if isinstance(value, str) else None

@@ -23,8 +23,8 @@ def describe(error: BaseException, path: str, source: str, *, max_message: int, 
         "kind": "exception",
         "error": {
             "type": type_name(type(error)),
-            "message": _cut(_guarded(lambda: str(error)), max_message),
-            "traceback": _cut(_guarded(lambda: _traceback(error, path, source)), max_traceback),
+            "message": _cut(_read_safely(lambda: str(error)), max_message),
+            "traceback": _cut(_read_safely(lambda: _traceback(error, path, source)), max_traceback),
         },
         "memory": issubclass(type(error), MemoryError),
         "errno": _errno(error),
@@ -89,7 +89,7 @@ def _frames_of_the_tool(frames: Sequence[Any], path: str, *, is_within: bool) ->
     return kept
 
 
-def _guarded(read: Callable[[], str]) -> str:
+def _read_safely(read: Callable[[], str]) -> str:
     """Return the result of `read` as text that can be sent, even if the exception's own methods fail."""
     try:
         return str.__str__(read()).encode("utf-8", "backslashreplace").decode("utf-8")

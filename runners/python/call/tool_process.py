@@ -97,7 +97,7 @@ def _enter_environment(imports: dict[str, Any]) -> None:
 def _move_up(descriptor: int) -> int:
     """Move the value's pipe to a number that a tool does not close by counting up, and that no program inherits."""
     soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    most = _HIGH if soft == resource.RLIM_INFINITY else min(soft, _HIGH)
-    moved = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, most - _BELOW_THE_LIMIT)
+    limit = _HIGH if soft == resource.RLIM_INFINITY else min(soft, _HIGH)
+    moved = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, limit - _BELOW_THE_LIMIT)
     os.close(descriptor)
     return moved

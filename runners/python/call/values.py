@@ -214,9 +214,9 @@ class _ValueWalk:
             self.left_out += found.parts
             self._room = -1
             return None
-        return self._inside(value, depth, lambda _, depth: self._simplified(found, depth))
+        return self._inside(value, depth, lambda _, depth: self._walk_simplified(found, depth))
 
-    def _simplified(self, found: Any, depth: int) -> Any:
+    def _walk_simplified(self, found: Any, depth: int) -> Any:
         """Walk a simplified object; one that is not plain yet counts as a level, because it could go on like that."""
         if type(found) is objects.CutTable:
             return self._table(found, depth)
