@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from sandbox import AsyncSandbox
-from sandbox.environments.disk.file_inventory import list_digest, take_stock
+from sandbox.environments.disk.file_inventory import list_digest, take_inventory
 from sandbox.environments.disk.paths import remove
 from sandbox.environments.model import Environment
 from sandbox.environments.store.manifest import Manifest
@@ -63,7 +63,7 @@ def _publish_small(store: Store, pattern: Manifest, number: int) -> None:
         content = building.folder / CONTENT
         content.mkdir()
         (content / "pyvenv.cfg").write_text(f"number = {number}\n")
-        files = take_stock(content).files
+        files = take_inventory(content).files
         key = hashlib.sha256(f"small environment {number}".encode()).hexdigest()
         store.publish(building, pattern.model_copy(update={"key": key, "files": list_digest(files)}), files=files)
 

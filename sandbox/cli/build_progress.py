@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 
 from sandbox.cli.terminal import glyph, is_terminal, tell
 from sandbox.cli.text import one_line, rounded_bytes, rounded_seconds
-from sandbox.environments.progress import OnProgress, Progress, Stage, nobody
+from sandbox.environments.progress import OnProgress, Progress, Stage, ignore_progress
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -59,7 +59,7 @@ _FRAMES_PER_S: Final = 12
 def build_progress(*, is_shown: bool) -> Iterator[OnProgress]:
     """What to give an engine as its `on_progress`; at the end of the block nothing of it is left on the terminal."""
     if not is_shown:
-        yield nobody
+        yield ignore_progress
     elif not is_terminal(sys.stderr) or os.environ.get("TERM", "dumb") == "dumb":
         yield _Lines()
     else:

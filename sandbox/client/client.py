@@ -21,7 +21,7 @@ from sandbox.client.inputs import Source, backend_of, lock_of, source_fields, st
 from sandbox.client.loop_thread import BackgroundLoop
 from sandbox.engine.engine import DEFAULT_CONCURRENCY, DEFAULT_WARM_MEMORY, Engine, EngineSettings
 from sandbox.environments import Environment
-from sandbox.environments.progress import OnProgress, nobody
+from sandbox.environments.progress import OnProgress, ignore_progress
 from sandbox.errors import BatchCancelled, CallCancelled, EngineClosed, SpecError
 from sandbox.outcome import Outcome
 from sandbox.outputs.artifacts.store import ArtifactStore
@@ -74,7 +74,7 @@ class AsyncSandbox:
         artifact_store: str | Path | ArtifactStore | None = None,
         tokenizer: Tokenizer | None = None,
         offline: bool = False,
-        on_progress: OnProgress = nobody,
+        on_progress: OnProgress = ignore_progress,
     ) -> None:
         for name, number, least in (("concurrency", concurrency, 1), ("warm_memory", warm_memory, 0)):
             if type(number) is not int or number < least:
@@ -264,7 +264,7 @@ class Sandbox:
         artifact_store: str | Path | ArtifactStore | None = None,
         tokenizer: Tokenizer | None = None,
         offline: bool = False,
-        on_progress: OnProgress = nobody,
+        on_progress: OnProgress = ignore_progress,
     ) -> None:
         self._store_of_artifacts = store_of_artifacts(artifact_store)
         self._inner = AsyncSandbox(

@@ -44,7 +44,7 @@ from sandbox.engine.result import CallResult
 from sandbox.engine.streams import StreamListener
 from sandbox.engine.supervisor import CallSupervisor
 from sandbox.environments import Environment, bare_environment
-from sandbox.environments.progress import OnProgress, nobody
+from sandbox.environments.progress import OnProgress, ignore_progress
 from sandbox.errors import CallCancelled, CallNotStarted, EngineClosed, IsolationUnavailable, SandboxError, SpecError
 from sandbox.outcome import Outcome, Status
 from sandbox.outputs.artifacts.store import ArtifactStore
@@ -92,7 +92,7 @@ class EngineSettings:
     """Counts the tokens of a text, for budgets in tokens."""
     is_offline: bool = False
     """Whether to ask no package index, even if a policy allows it."""
-    on_progress: OnProgress = nobody
+    on_progress: OnProgress = ignore_progress
     """Called with the progress of builds."""
 
 

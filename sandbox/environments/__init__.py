@@ -1,4 +1,4 @@
-"""What a tool runs on: an interpreter and what is installed for it, known by a key."""
+"""The environment that a tool runs in: an interpreter and what is installed for it, known by a key."""
 
 from sandbox.environments.bare import bare_environment
 from sandbox.environments.model import Environment

@@ -17,8 +17,8 @@ from sandbox.resources import find_folder
 
 
 @dataclass(frozen=True, slots=True)
-class Means:
-    """What is known of a build before its lock is."""
+class BuildContext:
+    """The facts of a build that are known before its lock."""
 
     interpreter: HostInterpreter
     settings: IndexSettings
@@ -35,9 +35,11 @@ class Means:
     """Whether what the store has is read again before anything is made of it."""
 
 
-def means_of(interpreter: HostInterpreter, settings: IndexSettings, *, policy: Policy, tenant: str) -> Means:
-    """Those that a policy grants."""
-    return Means(
+def create_context(
+    interpreter: HostInterpreter, settings: IndexSettings, *, policy: Policy, tenant: str
+) -> BuildContext:
+    """Return the context that a policy grants."""
+    return BuildContext(
         interpreter=interpreter,
         settings=settings,
         policy=job_policy(policy, NetworkMode.NONE),
@@ -65,7 +67,8 @@ def bare(interpreter: HostInterpreter) -> Environment:
 
 
 def job_policy(policy: Policy, mode: NetworkMode) -> Policy:
-    """What a build's boxes may do: the shipped policy for builds, as far as this policy lets environments cost."""
+    """Return the policy of a build's boxes: the shipped policy for builds, as far as this policy lets environments
+    cost."""
     granted, costs = load("packages"), policy.environment
     limits = granted.limits.model_copy(
         update={"wall": costs.build_time, "memory": costs.build_memory, "cpu": costs.build_time * granted.limits.cpus}

@@ -1,9 +1,8 @@
-"""The port through which an environment's building borrows a box: this package knows what is done in it, not how boxes
-are opened.
+"""The port through which an environment's building borrows a box; the engine knows how boxes are opened.
 
 A job is one call of a program of ours (a file of `runners/builder`) with all the walls and limits that any call has:
-what it reads and unpacks was written by strangers. Only what it leaves in its folder comes out, and whoever takes that
-trusts none of it.
+what it reads and unpacks was written by strangers. Only its folder comes out, and the engine trusts nothing in
+that folder.
 """
 
 from __future__ import annotations
@@ -25,30 +24,30 @@ BUILD: Final = "/build"
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One program to run in a box."""
+    """A program to run in a box."""
 
     program: str
     """The name of its file."""
     entry: str
-    """Its function."""
+    """The function to call."""
     arguments: Mapping[str, JsonValue]
     policy: Policy
     interpreter: Environment
     folder: Path | None = None
-    """What it may write to, at `BUILD`."""
+    """The folder that it may write to, at `BUILD`."""
     disk: int | None = None
     """How many bytes it may leave there."""
     readable: Mapping[str, Path] = field(default_factory=dict)
-    """What else it sees: a place in the box, and what is shown there."""
+    """The other places that it sees: a place in the box, and the path that is shown there."""
     gateway: Path | None = None
     tenant: str = ""
     on_line: Callable[[str], None] | None = None
-    """Told each line that it prints, as it comes."""
+    """Called with each line that it prints, as it comes."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobEnd:
-    """How it went: its value, or why there is none."""
+    """How it went: its value, or the problem."""
 
     value: JsonValue = None
     problem: str | None = None
@@ -57,13 +56,13 @@ class JobEnd:
     is_lost: bool = False
     """Whether the problem is that its box was: that says nothing of what it was to do."""
     limit: str = ""
-    """What of it ran into a limit while the job itself went on, and who sets that."""
+    """The limit that a part of it ran into while the job itself went on, and the field that sets it."""
     said: str = ""
     """The end of what it wrote to stderr."""
 
 
 class JobRunner(Protocol):
-    """Whoever can open boxes."""
+    """A part of the engine that opens boxes."""
 
     async def run(self, job: Job) -> JobEnd:
         """Run it to its end; the box is gone, and nothing runs in it any more, when this returns."""
@@ -79,7 +78,8 @@ def refuse_lost(end: JobEnd) -> None:
 
 
 def open_folder(folder: Path) -> Path:
-    """Make a folder that a job's box can write to, whatever user it runs as; nobody else comes by the one above it."""
+    """Make a folder that a job's box can write to, whatever user it runs as; the folder above it keeps other users
+    out."""
     folder.mkdir()
     folder.chmod(0o777)
     return folder

@@ -1,7 +1,7 @@
 """An environment of the store as boxes are opened with it, and whether it is still there.
 
 A store is a cache, and people remove caches. A box that shows a folder which was removed finds nothing in it, also when
-an equal one is in its place by then: so each copy that was built is told from the others.
+an equal one is in its place by then: so each copy has an identity of its own.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from sandbox.environments.store.store import StoredEnvironment
 
 
 def environment_of(stored: StoredEnvironment, interpreter: HostInterpreter) -> Environment:
-    """What is stored, for that interpreter."""
+    """Return the stored environment for that interpreter."""
     site = site_folder(interpreter)
     return replace(
         bare(interpreter),

@@ -1,6 +1,6 @@
 """Keys: the name of an environment or of a package tree says everything that it was made from, and by what.
 
-Whoever has the key has nothing left to compare. What made it is part of it, so that a changed builder makes new
+An equal key leaves nothing to compare. The builder is part of the key, so that a changed builder makes new
 environments instead of trusting old ones.
 """
 

@@ -18,7 +18,7 @@ LOCK_FORMAT: Final = 1
 
 
 class LockedPackage(BaseModel):
-    """One package of a lock."""
+    """A package of a lock."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -38,14 +38,14 @@ def _each_once(packages: tuple[LockedPackage, ...]) -> tuple[LockedPackage, ...]
 
 
 class Lock(BaseModel):
-    """What was asked for, and what that comes to."""
+    """The requirements, and the packages that they resolve to."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     format: Literal[1] = LOCK_FORMAT
     requirements: tuple[str, ...]
     interpreter: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]+$", max_length=128)]
-    """Its implementation, version, and platform, such as `cp311-linux_x86_64-glibc2.36`."""
+    """The interpreter's implementation, version, and platform, such as `cp311-linux_x86_64-glibc2.36`."""
     python: Annotated[str, Field(pattern=r"^[0-9][0-9A-Za-z.+]*$", max_length=64)] | None = None
     """The very release that it was resolved for, such as `3.11.7`: on another the same may require more, or less."""
     packages: Annotated[tuple[LockedPackage, ...], AfterValidator(_each_once)]

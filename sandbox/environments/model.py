@@ -25,8 +25,8 @@ class Environment:
     site: str = ""
     """Where in that folder the packages are, such as `lib/python3.11/site-packages`."""
     copy: tuple[int, ...] = ()
-    """Which copy of it that folder is: one that was removed and built again is another, though it is the same."""
+    """The identity of the folder's copy: an environment that was removed and built again is another copy."""
     modules: frozenset[str] = frozenset()
     """The names that can be imported from there."""
     image: BoxImage | None = None
-    """What containers for it are made from, where it is for containers."""
+    """The image of its containers, if it is for containers."""

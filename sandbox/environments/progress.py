@@ -1,4 +1,4 @@
-"""What an environment's building tells while it goes on."""
+"""The progress that the building of an environment reports."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Stage = Literal["wait", "resolve", "warn", "download", "unpack", "compile", "ver
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """One step: which, of what, and how far; `total` is None where nobody knows."""
+    """A step: which, of what, and how far; `total` is None if it is unknown."""
 
     stage: Stage
     text: str
@@ -23,5 +23,5 @@ class Progress:
 OnProgress = Callable[[Progress], None]
 
 
-def nobody(_: Progress) -> None:
-    """For those that do not ask."""
+def ignore_progress(_: Progress) -> None:
+    """Take a report that no caller asked for."""

@@ -5,8 +5,8 @@
                               processes a lock on the key
     in use                    held from then on until the engine ends: nothing that prunes the store takes it away
 
-What was provided once is known by the question alone, so a warm call pays for a dictionary. What only resolves or only
-builds is imported for that: a new process that finds its environment in the store does not wait for it.
+A warm call finds its environment by the request alone, so it pays for a dictionary. Modules that only resolve or only
+build are imported when needed: a new process that finds its environment in the store does not wait for them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from sandbox.environments.build_context import Means, bare, builder_digest, job_policy, means_of
+from sandbox.environments.build_context import BuildContext, bare, builder_digest, create_context, job_policy
 from sandbox.environments.build_jobs import JobRunner
 from sandbox.environments.disk.locks import InUse, Owner
 from sandbox.environments.indexes.settings import IndexSettings, read_index_settings, settings_for
@@ -30,8 +30,8 @@ from sandbox.environments.interpreters.host import HostInterpreter, own_interpre
 from sandbox.environments.interpreters.skeleton import site_folder
 from sandbox.environments.key import environment_key
 from sandbox.environments.model import Environment
-from sandbox.environments.progress import OnProgress, Progress, nobody
-from sandbox.environments.resolution.request import Question, Resolution, remembered, rules_of
+from sandbox.environments.progress import OnProgress, Progress, ignore_progress
+from sandbox.environments.resolution.request import Resolution, ResolveRequest, remembered, rules_of
 from sandbox.environments.resolution.requirements import read_requirements
 from sandbox.environments.store.failures import FailureMemory, means_digest
 from sandbox.environments.store.store import CONTENT, Store, StoredEnvironment
@@ -43,7 +43,7 @@ from sandbox.threads import in_own_thread
 
 if TYPE_CHECKING:
     from sandbox.environments.builds.plan import Plan
-    from sandbox.environments.builds.workspace import Bench
+    from sandbox.environments.builds.workspace import BuildWorkspace
     from sandbox.environments.lock import Lock
     from sandbox.environments.resolution.resolve import Resolver
 
@@ -54,7 +54,7 @@ _BELIEVED_S: Final = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What one call asks of its environment."""
+    """The environment that one call needs."""
 
     requirements: tuple[str | Mapping[str, object], ...]
     requires_python: str | None
@@ -74,22 +74,22 @@ class Provider:
 
     def __init__(
         self,
-        workshop: JobRunner,
+        jobs: JobRunner,
         *,
         store: Path | None = None,
         is_offline: bool = False,
-        on_progress: OnProgress = nobody,
+        on_progress: OnProgress = ignore_progress,
     ) -> None:
         self.store = Store(store)
-        self._workshop = workshop
+        self._jobs = jobs
         self._is_offline = is_offline
-        self._tell = on_progress
+        self._report = on_progress
         self._known: dict[tuple[object, ...], Environment] = {}
         self._tasks = SharedTasks()
         self._failures = FailureMemory(self.store)
         self._in_use: dict[str, InUse] = {}
         self._processors = max(os.cpu_count() or 1, 2)
-        self._benches = 0
+        self._workspaces = 0
         self._builds = asyncio.Semaphore(self._processors)
         self._resolves = asyncio.Semaphore(2 * self._processors)
         """A gate of its own, and a wider one: these wait for indexes most of the time, and no build waits for them."""
@@ -114,7 +114,7 @@ class Provider:
         else:
             environment = await self._provide_required(needs)
             self._known[needs.question] = environment
-        self._tell(Progress("ready", environment.key))
+        self._report(Progress("ready", environment.key))
         return environment
 
     async def _provide_required(self, needs: Needs) -> Environment:
@@ -124,14 +124,14 @@ class Provider:
         return await self._tasks.once(("env", needs.question), lambda: self._provide(needs, interpreter))
 
     async def _provide_locked(self, needs: Needs, lock: Lock) -> Environment:
-        from sandbox.environments.resolution.given_locks import interpreter_for, take_lock
+        from sandbox.environments.resolution.request import interpreter_for, take_lock
 
         resolution = take_lock(lock, policy=needs.policy)
         interpreter = await in_own_thread(partial(interpreter_for, lock, needs.requires_python))
         return await self._locked(needs, interpreter, resolution)
 
     async def lock(self, needs: Needs, *, refresh: bool = False) -> Resolution:
-        """What the requirements come to."""
+        """Return the lock that the requirements resolve to."""
         self._see_to_store()
         interpreter = await _interpreter(needs.requires_python)
         question = self._question(needs, interpreter)
@@ -140,7 +140,7 @@ class Provider:
             lambda: self._resolve(needs, question, refresh=refresh),
         )
         self._warn(found)
-        self._tell(Progress("ready", found.lock.digest))
+        self._report(Progress("ready", found.lock.digest))
         return found
 
     async def settle(self) -> None:
@@ -154,14 +154,14 @@ class Provider:
         self._in_use.clear()
 
     def _see_to_store(self) -> None:
-        """Have the store again that somebody removed, and let go of what went with it."""
+        """Make a removed store again, and let go of the environments that went with it."""
         if not self.store.restore():
             return
         for key in [key for key in self._in_use if self.store.find(key) is None]:
             self._let_go_of(key)
 
     def _let_go_of(self, key: str) -> None:
-        """Somebody removed that environment."""
+        """Forget an environment that was removed."""
         if key in self._in_use:
             self._in_use.pop(key).release()
         self._known = {asked: each for asked, each in self._known.items() if each.key != key}
@@ -170,38 +170,42 @@ class Provider:
         question = self._question(needs, interpreter)
         known = remembered(self.store, question)
         if known is not None:
-            with suppress(WheelGone, IndexRefused):  # what the requirements come to by now is asked once more
+            with suppress(WheelGone, IndexRefused):  # the requirements are resolved anew
                 return await self._locked(needs, interpreter, known)
-        async with self._bench_ahead(needs, question) as bench:
+        async with self._workspace_ahead(needs, question) as workspace:
             resolution = await self._tasks.once(
                 ("lock", question.digest, question.settings.offline),
                 lambda: self._resolve(needs, question, refresh=known is not None),
             )
-            return await self._locked(needs, interpreter, resolution, bench=bench)
+            return await self._locked(needs, interpreter, resolution, workspace=workspace)
 
     @asynccontextmanager
-    async def _bench_ahead(self, needs: Needs, question: Question) -> AsyncIterator[Bench | None]:
-        """What the build will work with, made while its requirements are resolved, where processors are to spare for
-        it."""
+    async def _workspace_ahead(self, needs: Needs, question: ResolveRequest) -> AsyncIterator[BuildWorkspace | None]:
+        """Prepare the workspace of the build while its requirements are resolved, if processors are to spare."""
         means = means_digest(question.settings, needs.policy.environment, tenant=needs.tenant)
-        is_busy = self._builds.locked() or self._benches >= self._processors
+        is_busy = self._builds.locked() or self._workspaces >= self._processors
         if is_busy or self.store.failure(question.digest, means=means) is not None:
             yield None
             return
-        from sandbox.environments.builds.workspace import open_bench
+        from sandbox.environments.builds.workspace import open_workspace
 
-        self._benches += 1
+        self._workspaces += 1
         try:
-            own = means_of(question.interpreter, question.settings, policy=needs.policy, tenant=needs.tenant)
+            own = create_context(question.interpreter, question.settings, policy=needs.policy, tenant=needs.tenant)
             keep = partial(self._skeleton, question.interpreter)
-            async with open_bench(own, store=self.store, workshop=self._workshop, keep_skeleton=keep) as bench:
-                bench.begin()
-                yield bench
+            async with open_workspace(own, store=self.store, jobs=self._jobs, keep_skeleton=keep) as workspace:
+                workspace.begin()
+                yield workspace
         finally:
-            self._benches -= 1
+            self._workspaces -= 1
 
     async def _locked(
-        self, needs: Needs, interpreter: HostInterpreter, resolution: Resolution, *, bench: Bench | None = None
+        self,
+        needs: Needs,
+        interpreter: HostInterpreter,
+        resolution: Resolution,
+        *,
+        workspace: BuildWorkspace | None = None,
     ) -> Environment:
         """The environment that a lock comes to."""
         if not resolution.lock.packages:
@@ -210,17 +214,17 @@ class Provider:
         key = environment_key(resolution.lock, interpreter.digest, builder_digest=builder_digest())
         stored = self._taken(key)
         if stored is None:
-            means = self._means(needs, interpreter) if bench is None else bench.means
-            stored = await self._built(self._plan(key, resolution, means), needs, bench)
+            means = self._means(needs, interpreter) if workspace is None else workspace.means
+            stored = await self._built(self._plan(key, resolution, means), needs, workspace)
         if needs.policy.environment.verify or not (stored.folder / site_folder(interpreter)).is_dir():
             await in_own_thread(partial(self._verify, key))
         return environment_of(stored, interpreter)
 
     def _warn(self, resolution: Resolution) -> None:
         for warning in resolution.warnings:
-            self._tell(Progress("warn", warning))
+            self._report(Progress("warn", warning))
 
-    async def _resolve(self, needs: Needs, question: Question, *, refresh: bool) -> Resolution:
+    async def _resolve(self, needs: Needs, question: ResolveRequest, *, refresh: bool) -> Resolution:
         found = None if refresh else remembered(self.store, question)
         if found is not None:
             return found
@@ -229,7 +233,7 @@ class Provider:
         means = means_digest(question.settings, needs.policy.environment, tenant=needs.tenant)
         if not refresh:
             self._failures.refuse(question.digest, means)
-        self._tell(Progress("resolve", ", ".join(question.requirements)[:200]))
+        self._report(Progress("resolve", ", ".join(question.requirements)[:200]))
         async with self._resolves:
             with self._failures.remembering(question.digest, means):
                 return await resolve(question, self._resolver(needs, question.interpreter))
@@ -239,7 +243,7 @@ class Provider:
 
         return Resolver(
             store=self.store,
-            jobs=self._workshop,
+            jobs=self._jobs,
             uv=uv_program(),
             policy=job_policy(needs.policy, NetworkMode.INDEX),
             environment=bare(interpreter),
@@ -274,13 +278,13 @@ class Provider:
         with suppress(EnvironmentUnavailable, OSError), self.store.new_building_folder() as building:
             make_skeleton(interpreter, kept_in=place, folder=building.folder / CONTENT)
 
-    def _question(self, needs: Needs, interpreter: HostInterpreter) -> Question:
+    def _question(self, needs: Needs, interpreter: HostInterpreter) -> ResolveRequest:
         lines = read_requirements(needs.requirements, supply=rules_of(needs.policy.supply))
         return self._question_about(needs, interpreter, lines)
 
-    def _question_about(self, needs: Needs, interpreter: HostInterpreter, lines: tuple[str, ...]) -> Question:
+    def _question_about(self, needs: Needs, interpreter: HostInterpreter, lines: tuple[str, ...]) -> ResolveRequest:
         supply = needs.policy.supply
-        return Question(
+        return ResolveRequest(
             requirements=lines,
             interpreter=interpreter,
             supply=supply,
@@ -295,52 +299,52 @@ class Provider:
         settings = settings_for(policy.supply.indexes, machine, wheelhouse=policy.supply.wheelhouse)
         return replace(settings, offline=settings.offline or self._is_offline or policy.supply.offline)
 
-    def _plan(self, key: str, resolution: Resolution, means: Means) -> Plan:
+    def _plan(self, key: str, resolution: Resolution, means: BuildContext) -> Plan:
         from sandbox.environments.builds.plan import Plan
 
         return Plan(key=key, resolution=resolution, means=means)
 
-    def _means(self, needs: Needs, interpreter: HostInterpreter) -> Means:
-        return means_of(interpreter, self._settings(needs.policy), policy=needs.policy, tenant=needs.tenant)
+    def _means(self, needs: Needs, interpreter: HostInterpreter) -> BuildContext:
+        return create_context(interpreter, self._settings(needs.policy), policy=needs.policy, tenant=needs.tenant)
 
-    async def _built(self, plan: Plan, needs: Needs, bench: Bench | None) -> StoredEnvironment:
-        """The environment, by whoever builds it first; in use from now on, so that nobody prunes it."""
+    async def _built(self, plan: Plan, needs: Needs, workspace: BuildWorkspace | None) -> StoredEnvironment:
+        """Build the environment, or wait for the process that does; it is in use from now on, and not pruned."""
         told = plan.resolution.model_dump_json()
         means = means_digest(plan.means.settings, needs.policy.environment, tenant=needs.tenant, told=told)
         self._failures.refuse(plan.key, means)
 
         def wait(owner: Owner | None) -> None:
-            self._tell(Progress("wait", f"for {owner or 'another process'}, which builds the same"))
-            if bench is not None:
-                bench.give_up()
+            self._report(Progress("wait", f"for {owner or 'another process'}, which builds the same"))
+            if workspace is not None:
+                workspace.give_up()
 
         async with self.store.lock(plan.key).held(timeout_s=_PATIENCE_S, on_wait=wait):
             found = self._taken(plan.key)
             if found is not None:
                 return found
             self._failures.refuse(plan.key, means)
-            await self._build(plan, needs, means, bench)
+            await self._build(plan, needs, means, workspace)
             found = self._taken(plan.key)
         if found is None:
             raise BuildFailed(f"environment {plan.key[:12]} vanished from the store as soon as it was built")
         return found
 
-    async def _build(self, plan: Plan, needs: Needs, means: str, bench: Bench | None) -> None:
+    async def _build(self, plan: Plan, needs: Needs, means: str, workspace: BuildWorkspace | None) -> None:
         from sandbox.environments.builds.build import build
-        from sandbox.environments.builds.workspace import open_bench
+        from sandbox.environments.builds.workspace import open_workspace
 
         async with self._builds:
             with self._failures.remembering(plan.key, means):
                 plan = await self._located(plan, needs)
-                if bench is not None:
-                    await build(plan, bench=bench, store=self.store, tell=self._tell)
+                if workspace is not None:
+                    await build(plan, workspace=workspace, store=self.store, tell=self._report)
                     return
                 keep = partial(self._skeleton, plan.means.interpreter)
-                async with open_bench(plan.means, store=self.store, workshop=self._workshop, keep_skeleton=keep) as own:
-                    await build(plan, bench=own, store=self.store, tell=self._tell)
+                async with open_workspace(plan.means, store=self.store, jobs=self._jobs, keep_skeleton=keep) as own:
+                    await build(plan, workspace=own, store=self.store, tell=self._report)
 
     def _taken(self, key: str) -> StoredEnvironment | None:
-        """The environment, if it is in the store; nobody prunes it from now on until this engine ends."""
+        """Return the environment if it is in the store; it is not pruned until this engine ends."""
         if key in self._in_use and self.store.find(key) is None:
             self._let_go_of(key)
         if key not in self._in_use:

@@ -1,4 +1,4 @@
-"""Waiting for what must come to its end, for those who may be cancelled meanwhile."""
+"""Shared and uninterruptible work: one task for many callers, and threads that must come to their end."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ Result = TypeVar("Result")
 
 
 async def to_its_end(work: Callable[[], Result]) -> Result:
-    """Do it in a thread. That goes on when nobody waits for it any more; and what it opens must be closed, what it is
-    about to give a name in the store must not be removed under its hands. So who is cancelled waits for its end."""
+    """Do the work in a thread, and wait for its end even if cancelled.
+
+    A thread goes on after a cancellation. The caller must not close or remove meanwhile what the thread still uses.
+    """
     under_way = asyncio.ensure_future(in_own_thread(work))
     try:
         return await asyncio.shield(under_way)
@@ -36,7 +38,7 @@ async def gone(task: asyncio.Task[Any]) -> None:
             with suppress(asyncio.CancelledError):
                 await asyncio.wait({task})
         if not task.cancelled():
-            task.exception()  # nobody is told of an error that nobody waited for
+            task.exception()  # asyncio logs an error that is never retrieved
 
 
 @dataclass(slots=True)
@@ -82,6 +84,6 @@ class SharedTasks:
 
 
 def _retrieve_error(task: asyncio.Task[Any]) -> None:
-    # asyncio logs an error that is never retrieved, and a task without callers has nobody to retrieve it.
+    # asyncio logs an error that is never retrieved, and a task without callers has none to retrieve it.
     if not task.cancelled():
         task.exception()

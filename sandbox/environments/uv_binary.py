@@ -18,6 +18,6 @@ def uv_program() -> Path:
         return Path(os.path.realpath(uv.find_uv_bin()))
     except (ImportError, FileNotFoundError):
         raise EnvironmentUnavailable(
-            "uv, which resolves and unpacks packages, is not installed beside the engine, or not with its program",
+            "uv, which resolves and unpacks packages, is not installed next to the engine, or not with its program",
             remedy="install it again: `python -m pip install --force-reinstall uv`, with the Python the engine runs on",
         ) from None

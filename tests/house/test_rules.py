@@ -62,7 +62,6 @@ AMBIGUOUS_CLASSES: Final = {
     "Isolation",
     "Layer",
     "Malformed",
-    "Needs",
     "Progress",
     "PruneReport",
     "Started",

@@ -1,6 +1,6 @@
 """From a lock to an environment in the store.
 
-    bench         a folder, a skeleton, and a box that waits: may be there before the lock is
+    workspace         a folder, a skeleton, and a box that waits: may be there before the lock is
     wheels        what is missing is downloaded by the engine: bytes, checked against the lock; and meanwhile
     job           a box without any network unpacks each missing wheel into a folder of its own and compiles it
     trees         the box is gone: what it left is verified, made the engine's own, and published, one tree per wheel
@@ -25,9 +25,9 @@ from sandbox.environments.builds.ingest import TreeCaps, adopt_tree
 from sandbox.environments.builds.linking import Linked, link_tree
 from sandbox.environments.builds.plan import Plan
 from sandbox.environments.builds.unpacking import Unpacked, Unpacking, counted
-from sandbox.environments.builds.workspace import Bench
+from sandbox.environments.builds.workspace import BuildWorkspace
 from sandbox.environments.disk.build_folder import BuildingFolder
-from sandbox.environments.disk.file_inventory import Stock, StoredFile, list_digest, take_stock
+from sandbox.environments.disk.file_inventory import FileInventory, StoredFile, list_digest, take_inventory
 from sandbox.environments.disk.paths import writing
 from sandbox.environments.interpreters.skeleton import site_folder
 from sandbox.environments.lock import LockedPackage
@@ -42,15 +42,15 @@ from sandbox.threads import in_own_thread
 _SET_BY: Final = ", as environment.build_disk in the policy says of all packages together"
 
 
-async def build(plan: Plan, *, bench: Bench, store: Store, tell: OnProgress) -> StoredEnvironment:
+async def build(plan: Plan, *, workspace: BuildWorkspace, store: Store, tell: OnProgress) -> StoredEnvironment:
     """Make the environment and publish it; raises `BuildFailed` or `IndexUnavailable`. Called under the key's lock."""
     known = await in_own_thread(partial(_known_trees, plan, store))
     missing = [package for package in plan.packages if package.name not in known]
-    unpacked = await _unpacked(plan, missing, bench=bench, store=store, tell=tell)
-    with _Linking(plan, bench.skeleton) as linking:
+    unpacked = await _unpacked(plan, missing, workspace=workspace, store=store, tell=tell)
+    with _Linking(plan, workspace.skeleton) as linking:
         await to_its_end(partial(_link_all, plan, known, unpacked, store, linking))
         tell(Progress("publish", counted(len(plan.packages)), len(plan.packages), len(plan.packages)))
-        return await to_its_end(partial(_publish, plan, linking, bench.building, store))
+        return await to_its_end(partial(_publish, plan, linking, workspace.building, store))
 
 
 def _known_trees(plan: Plan, store: Store) -> dict[str, TreeReport]:
@@ -61,14 +61,14 @@ def _known_trees(plan: Plan, store: Store) -> dict[str, TreeReport]:
 
 
 async def _unpacked(
-    plan: Plan, missing: Sequence[LockedPackage], *, bench: Bench, store: Store, tell: OnProgress
+    plan: Plan, missing: Sequence[LockedPackage], *, workspace: BuildWorkspace, store: Store, tell: OnProgress
 ) -> Unpacked | None:
-    """What a box left; nothing that runs can reach it any more, nor the skeleton, when this ends."""
+    """Return the unpacked wheels; no process can reach them or the skeleton any more when this ends."""
     if not missing:
-        await bench.dismiss()
-        await bench.furnish()
+        await workspace.cancel_box()
+        await workspace.add_skeleton()
         return None
-    unpacked = await Unpacking(plan, missing, bench=bench, store=store.wheels, tell=tell).run()
+    unpacked = await Unpacking(plan, missing, workspace=workspace, store=store.wheels, tell=tell).run()
     tell(Progress("verify", counted(len(missing), of=len(plan.packages)), len(missing), len(missing)))
     return unpacked
 
@@ -107,18 +107,18 @@ class _Linking:
         self._linked: list[Future[Linked]] = []
 
     def __enter__(self) -> _Linking:
-        self._skeleton = self._thread.submit(take_stock, self._content)
+        self._skeleton = self._thread.submit(take_inventory, self._content)
         return self
 
     def __exit__(self, *_: object) -> None:
         self._thread.shutdown(cancel_futures=True)
 
     def add(self, tree: TreeReport) -> None:
-        """One more, after all others."""
+        """Link one more tree, after all others."""
         self.trees.append(tree)
         self._linked.append(self._thread.submit(link_tree, tree, self._site, self._content))
 
-    def done(self) -> tuple[Stock, list[Linked]]:
+    def done(self) -> tuple[FileInventory, list[Linked]]:
         """The skeleton's files, all there are that are not known already, and what was linked."""
         with writing(self._what):
             return self._skeleton.result(), [each.result() for each in self._linked]
@@ -132,19 +132,19 @@ def _publish(plan: Plan, linking: _Linking, building: BuildingFolder, store: Sto
     return store.publish(building, _manifest(plan, linking.trees, stock), files=stock.files, closed=closed)
 
 
-def _joined(skeleton: Stock, linked: Sequence[Linked], trees: Iterable[TreeReport]) -> Stock:
-    """Everything that is in an environment; where equal files of two packages have one name, the first is there."""
+def _joined(skeleton: FileInventory, linked: Sequence[Linked], trees: Iterable[TreeReport]) -> FileInventory:
+    """Return all files of an environment; of equal files with one name, the first package's."""
     by_path: dict[str, StoredFile] = {}
     for file in chain(skeleton.files, *(each.files for each in linked)):
         by_path.setdefault(file.path, file)
-    return Stock(
+    return FileInventory(
         files=tuple(sorted(by_path.values(), key=lambda file: file.path)),
         bytes_total=skeleton.bytes_total + sum(tree.facts.bytes_on_disk for tree in trees),
         bytes_own=skeleton.bytes_own + sum(each.copied_bytes + each.folder_bytes for each in linked),
     )
 
 
-def _manifest(plan: Plan, trees: Iterable[TreeReport], stock: Stock) -> Manifest:
+def _manifest(plan: Plan, trees: Iterable[TreeReport], stock: FileInventory) -> Manifest:
     facts = [tree.facts for tree in trees]
     interpreter = plan.means.interpreter
     return Manifest(

@@ -1,7 +1,7 @@
 """Fitting: whether a lock is one for the very release of Python that it is built for.
 
-Its wheels fit any release of its kind of interpreter. What packages require may be another from one release to the
-next, as with `async-timeout; python_full_version < "3.11.3"`. So what depends on the release is looked up in the
+Its wheels fit any release of its kind of interpreter. The requirements of packages may differ from one release to
+the next, as with `async-timeout; python_full_version < "3.11.3"`. So what depends on the release is looked up in the
 metadata of packages, once they are verified, when a lock was made for another release, or says of none.
 """
 
@@ -21,7 +21,7 @@ from sandbox.environments.lock import Lock
 from sandbox.environments.store.tree_report import TreeReport
 from sandbox.errors import BuildFailed
 
-_MOST_READ: Final = 1 << 20
+_MAX_READ: Final = 1 << 20
 _METADATA: Final = re.compile(r"[^/]+\.dist-info/METADATA")
 _ON_RELEASES: Final = re.compile(r"\b(python_full_version|implementation_version)\b")
 
@@ -60,7 +60,7 @@ def _problems(lock: Lock, trees: Iterable[TreeReport], interpreter: HostInterpre
 def _unmet(
     line: str, versions: Mapping[str, str], interpreter: HostInterpreter, *, by: str, extras: Iterable[str]
 ) -> Iterator[str]:
-    """Of a requirement that depends on the release: what of it the lock does not have."""
+    """Yield the requirement that depends on the release and that the lock does not have."""
     try:
         wanted = Requirement(line) if _ON_RELEASES.search(line) else None
     except InvalidRequirement:
@@ -86,6 +86,6 @@ def _stated(tree: TreeReport) -> tuple[str | None, list[str]]:
     for file in tree.files:
         if _METADATA.fullmatch(file.path):
             with (tree.folder / file.path).open("rb") as text:
-                headers = HeaderParser().parsestr(text.read(_MOST_READ).decode("utf-8", "replace"))
+                headers = HeaderParser().parsestr(text.read(_MAX_READ).decode("utf-8", "replace"))
             return headers.get("Requires-Python"), [str(line) for line in headers.get_all("Requires-Dist", [])]
     return None, []

@@ -8,11 +8,11 @@ The box read strangers' bytes, so its folder may hold anything a file system can
 2. *Take over.* Every file is opened without following links, becomes the engine's own and read-only, and is only then
    read, through the same descriptor: what was hashed is what is kept.
 3. *Compare.* Exactly one `.dist-info`, of the package and version that are locked; every file of its RECORD is there
-   with its digest; every other file is bytecode with its source beside it. Given the wheel, RECORD itself is held
+   with its digest; every other file is bytecode with its source next to it. Given the wheel, RECORD itself is held
    against the wheel's own, which the lock's digest covers.
 4. *Name.* RECORD is written anew, with scripts and data where an environment has them.
 
-What is left of trust: bytecode is the box's word. It was compiled in the same box, from sources that are verified.
+A trust remains: the bytecode is the box's word. The same box compiled it, from sources that are verified.
 
 The box must be gone. A process of it that still held a file open for writing could change it after the fact.
 """
@@ -33,7 +33,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from sandbox.environments.builds.record import (
-    MOST_BYTES,
+    MAX_BYTES,
     PASSING,
     UNLISTED,
     Listed,
@@ -55,7 +55,7 @@ _REMEDY: Final = "build it again; if that does not help, pin another version of 
 _RAISES_PRIVILEGES: Final = stat.S_ISUID | stat.S_ISGID | stat.S_ISVTX
 _INSTALLERS_LOCK: Final = ".lock"
 _LISTS_LOCK: Final = re.compile(r'^(\.lock|"\.lock"),', re.M)
-# What no UTF-8 stands for came as lone surrogates.
+# Bytes that are no UTF-8 came as lone surrogates.
 _NOT_PLAIN: Final = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029\\\ud800-\udfff]")
 _IMPORTABLE: Final = re.compile(r"^[^\W\d]\w*$")
 _BYTECODE: Final = re.compile(r"(?P<module>.+?)\.[^.]+(\.opt-\w+)?\.pyc")
@@ -69,7 +69,7 @@ class TreeCaps:
     files: int = 100_000
     bytes: int = 16 << 30
     set_by: str = ""
-    """What people are told of where the number of bytes comes from."""
+    """Where the number of bytes comes from, for messages."""
     depth: int = 48
     path_length: int = 1024
 
@@ -104,7 +104,7 @@ def adopt_tree(
 
 
 def _survey(folder: Path, *, who: str, caps: TreeCaps) -> dict[str, Entry]:
-    """Everything there is, by path, as long as it is nothing but plain files and folders."""
+    """Return all entries by path; raise for anything but plain files and folders."""
     entries: dict[str, Entry] = {}
     size = 0
     for entry in walk(folder):
@@ -160,7 +160,7 @@ def _drop_passing_files(folder: Path, entries: dict[str, Entry], dist_info: str,
     """Remove what tells of the installation only, and is not the package's own; RECORD is written anew without it."""
     record = folder / dist_info / "RECORD"
     listed = entries.get(f"{dist_info}/RECORD")
-    if listed is None or not stat.S_ISREG(listed.status.st_mode) or listed.status.st_size > MOST_BYTES:
+    if listed is None or not stat.S_ISREG(listed.status.st_mode) or listed.status.st_size > MAX_BYTES:
         raise BuildFailed(f"{who} has no RECORD of its files, or an endless one", remedy=_REMEDY)
     try:
         stated = record.read_bytes().decode()
@@ -235,7 +235,7 @@ def _difference(folder: Path, file: StoredFile | None, listed: Listed, *, may_be
 
 
 def _digest(folder: Path, file: StoredFile, algorithm: str) -> str:
-    """That of a file which is the engine's own by now."""
+    """Return the digest of a file that is the engine's own by now."""
     if algorithm == "sha256":
         return file.sha256
     with (folder / file.path).open("rb") as content:

@@ -30,19 +30,20 @@ _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 @dataclass(frozen=True, slots=True)
 class Linked:
-    """What a tree has put into an environment: paths are relative to the environment's folder."""
+    """The files of a tree in an environment: paths are relative to the environment's folder."""
 
     files: tuple[StoredFile, ...]
     copied_bytes: int
-    """What of it is a copy, and so costs its size again."""
+    """The bytes of copies, which cost their size again."""
     folder_bytes: int
-    """What the folders take up that were made for it."""
+    """The bytes of the folders that were made for it."""
 
 
 def link_tree(tree: TreeReport, site_packages: Path, prefix: Path, *, copy: bool = False) -> Linked:
     """Put the tree's files into the environment whose folders those are; `BuildFailed` when another's are in the way.
 
-    Modules go to `site_packages`, scripts and what else belongs beside `lib` to the environment's own folder, `prefix`.
+    Modules go to `site_packages`, scripts and what else belongs next to `lib` to the environment's own folder,
+    `prefix`.
     """
     placing = _Placing(tree, site_packages, is_copied=copy)
     linked: list[StoredFile] = []
@@ -82,7 +83,7 @@ class _Placing:
     is_copied: bool
 
     def make_folders(self, folders: Iterable[Path], *, above: Path) -> list[Path]:
-        """Those, and what leads to them from `above`, each once; the answer is which were not there before."""
+        """Make the folders and all that lead to them from `above`, each once; return the new ones."""
         wanted: dict[Path, None] = {above: None}
         for folder in folders:
             way, step = [], folder
@@ -165,7 +166,7 @@ def _digest(path: Path) -> str:
 
 
 def _owner(path: str, site_packages: Path, *, but: Collection[str]) -> str:
-    """Whose file that is already, other than by the RECORD among those; only asked when something went wrong."""
+    """Return the package that already has this file, for the message of an error."""
     for record in sorted(site_packages.glob("*.dist-info/RECORD")):
         if f"{record.parent.name}/RECORD" in but:
             continue

@@ -4,8 +4,8 @@ There are two of them. The one *in the wheel* is covered by the lock's SHA-256 o
 one *in the tree* was written by the installer, which ran in a box that read strangers' bytes: it says only what the box
 claims. So a tree is first held against its own RECORD, and then that against the wheel's, where the wheel is at hand.
 
-uv adds files of its own about when and from where it installed. They differ from one build to the next and say nothing
-about the package; the engine drops them, so that equal wheels make equal trees.
+uv adds files of its own about when and from where it installed. Its files differ from one build to the next and say
+nothing about the package; the engine drops them, so that equal wheels make equal trees.
 
 uv unpacks into one folder, and in an environment scripts and data lie elsewhere than modules. When all is compared, a
 tree's RECORD is made to name each file as it lies from where modules are, as any installer's does.
@@ -25,7 +25,7 @@ from typing import Final
 
 from sandbox.errors import BuildFailed
 
-MOST_BYTES: Final = 64 << 20
+MAX_BYTES: Final = 64 << 20
 _BESIDE_LIB: Final = "../../../"
 """From `lib/pythonX.Y/site-packages`."""
 # The format of wheels allows SHA-256 or better.
@@ -39,7 +39,7 @@ UNLISTED: Final = frozenset({"RECORD", "RECORD.jws", "RECORD.p7s"})
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """One row: digest in hexadecimal and size, as far as they are given."""
+    """A row: digest in hexadecimal and size, as far as they are given."""
 
     digest: str | None
     size: int | None
@@ -92,7 +92,7 @@ def without_passing_files(text: str, dist_info: str) -> str:
 
 
 def as_installed(text: str, outside: Collection[str]) -> str:
-    """The same RECORD, naming what belongs beside `lib` from where modules are."""
+    """The same RECORD, naming what belongs next to `lib` from where modules are."""
     placed = io.StringIO(newline="")
     rows = csv.writer(placed, lineterminator="\n")
     for path, *rest in csv.reader(io.StringIO(text, newline="")):
@@ -102,17 +102,17 @@ def as_installed(text: str, outside: Collection[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class WheelContents:
-    """What a wheel puts into a tree."""
+    """The files that a wheel puts into a tree."""
 
     files: dict[str, Listed]
     """By the path they have in the tree; scripts are rewritten by the installer and are not here."""
     scripts: frozenset[str]
     prefix_files: frozenset[str]
-    """Those of `files` that belong beside `lib` and `bin`, not among the modules."""
+    """Return those of `files` that belong next to `lib` and `bin`, not among the modules."""
 
 
 def wheel_contents(archive: Path, *, who: str) -> WheelContents:
-    """What the wheel's own RECORD says; only for a wheel whose SHA-256 was checked."""
+    """Read the wheel's own RECORD; only for a wheel whose SHA-256 was checked."""
     rows = read_record(_record_of(archive, who=who), who=f"the wheel of {who}")
     contents = WheelContents({}, scripts := frozenset(_scripts(rows)), frozenset(_prefix_paths(rows)))
     for path, listed in rows.items():
@@ -126,7 +126,7 @@ def _record_of(archive: Path, *, who: str) -> str:
     try:
         with zipfile.ZipFile(archive) as wheel:
             (name,) = [name for name in wheel.namelist() if name.endswith(".dist-info/RECORD") and name.count("/") == 1]
-            if wheel.getinfo(name).file_size > MOST_BYTES:
+            if wheel.getinfo(name).file_size > MAX_BYTES:
                 raise ValueError("its RECORD is too long")
             return wheel.read(name).decode()
     except (ValueError, zipfile.BadZipFile, NotImplementedError, RuntimeError) as error:
@@ -171,8 +171,8 @@ def check_against_wheel(claimed: dict[str, Listed], contents: WheelContents, *, 
 
 
 def files_outside(claimed: Iterable[str], contents: WheelContents) -> frozenset[str]:
-    """What of a tree belongs beside `lib`: scripts, which the installer rewrites or makes, and data of the wheel; a
-    module that the wheel has in a package called `bin` is none of these."""
+    """Return the files that belong next to `lib`: scripts, which the installer rewrites or makes, and data of the
+    wheel, but no module of a package called `bin`."""
     scripts = (path for path in claimed if path.startswith("bin/") and path not in contents.files)
     return contents.prefix_files.union(scripts)
 

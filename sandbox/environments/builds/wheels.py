@@ -2,7 +2,7 @@
 
 ::
 
-    <store>/<sha256>/<file name>     one wheel, read-only; whoever finds it here still hashes it before using it
+    <store>/<sha256>/<file name>     one wheel, read-only, and hashed again before each use
     <store>/.partial/<random>        a download under way, or what a killed one left: swept an hour after its last byte
 
 Where a wheel comes from does not matter, since its digest was locked: the address that the resolution saw is tried
@@ -36,24 +36,24 @@ from sandbox.environments.store.trees import load_tree
 from sandbox.errors import BuildFailed, IndexRefused, IndexUnavailable, StoreUnwritable, WheelGone
 
 OnDownload = Callable[[str, int, int | None], None]
-"""Told a package's name, how many of its bytes are here, and how many there will be; from several threads."""
+"""Called with a package's name, how many of its bytes are here, and how many there will be; from several threads."""
 
 OnWheel = Callable[[Path], None]
-"""Told where a wheel lies as soon as it is there and checked; from several threads."""
+"""Called with the path of a wheel as soon as it is there and checked; from several threads."""
 
-MOST_AT_ONCE: Final = 8
+MAX_AT_ONCE: Final = 8
 STALE_S: Final = 3600.0
 _AGAIN: Final = "`sandbox env lock --refresh`"
 _PARTIAL: Final = ".partial"
 _ATTEMPTS: Final = 4
-_LONGEST_S: Final = 3600.0
-_MOST_BYTES: Final = 16 << 30
+_MAX_S: Final = 3600.0
+_MAX_BYTES: Final = 16 << 30
 _NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _NOT_OURS: Final = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR)
 
 
 class _WrongBytes(Exception):
-    """What was downloaded is not what was locked; says in which way."""
+    """The downloaded bytes are not those that were locked; the text says in which way."""
 
 
 class _Stopped(Exception):
@@ -68,17 +68,17 @@ def fetch_wheels(
     store: Path,
     on_progress: OnDownload | None = None,
     on_wheel: OnWheel = lambda _: None,
-    within_s: float = _LONGEST_S,
+    within_s: float = _MAX_S,
 ) -> dict[str, Path]:
     """Where each wheel lies, by its SHA-256; those that are missing are downloaded, a few at a time, the first first.
 
     Raises `IndexUnavailable` if an index that may have a wheel does not answer, or not in time, `BuildFailed` if none
-    has it, if what they have is not what was locked, or if there is no room. What `on_progress` or
-    `on_wheel` raises ends all downloads, too. Wheels that were finished by then stay.
+    has it, if what they have is not what was locked, or if there is no room. An error of `on_progress` or
+    `on_wheel` ends all downloads, too. Wheels that were finished by then stay.
     """
     wanted = {package.sha256: package for package in packages}
     ends = time.monotonic() + within_s
-    download = _Download(client, origins=origins, store=store, tell=on_progress or _nobody, ends=ends)
+    download = _Download(client, origins=origins, store=store, tell=on_progress or _ignore_download, ends=ends)
     with _named_disk_faults(store):
         download.prepare()
     try:
@@ -106,7 +106,7 @@ def _all_of(download: _Download, packages: list[LockedPackage], on_wheel: OnWhee
         on_wheel(place)
         return place
 
-    with ThreadPoolExecutor(MOST_AT_ONCE, thread_name_prefix="wheel") as threads:
+    with ThreadPoolExecutor(MAX_AT_ONCE, thread_name_prefix="wheel") as threads:
         pending = {threads.submit(one, package): package for package in packages}
         try:
             wait(pending, return_when=FIRST_EXCEPTION)
@@ -120,8 +120,8 @@ def _all_of(download: _Download, packages: list[LockedPackage], on_wheel: OnWhee
 
 
 @dataclass(slots=True)
-class _InVain:
-    """What was found of a wheel instead of it, and where."""
+class _Attempts:
+    """The failed attempts to get one wheel, and where."""
 
     faults: list[tuple[str, Fault]] = field(default_factory=list)
     wrong: list[tuple[str, _WrongBytes]] = field(default_factory=list)
@@ -129,7 +129,7 @@ class _InVain:
 
 @dataclass(slots=True)
 class _Download:
-    """What the downloads of one lock share."""
+    """The state that the downloads of one lock share."""
 
     client: IndexClient
     origins: Mapping[str, str]
@@ -155,17 +155,17 @@ class _Download:
             place = self.store / package.sha256 / package.wheel
             if _is_intact(place, package):
                 return place
-            in_vain = _InVain()
+            attempts_made = _Attempts()
             for address in self._addresses(package):
                 try:
                     return self._fetch(package, address, place)
                 except Absent:
                     continue
                 except Fault as fault:
-                    in_vain.faults.append((address, fault))
+                    attempts_made.faults.append((address, fault))
                 except _WrongBytes as why:
-                    in_vain.wrong.append((address, why))
-            raise self._explained(package, in_vain)
+                    attempts_made.wrong.append((address, why))
+            raise self._explained(package, attempts_made)
 
     def _addresses(self, package: LockedPackage) -> Iterator[str]:
         """Where it may be: where the resolution saw it, then in folders of wheels."""
@@ -215,7 +215,7 @@ class _Download:
             if time.monotonic() > self.ends:
                 raise Fault("it sends too slowly for the time that a build may take")
             done += len(piece)
-            if done > (most := _MOST_BYTES if package.size is None else package.size):
+            if done > (most := _MAX_BYTES if package.size is None else package.size):
                 raise _WrongBytes(f"it is longer than {most} bytes")
             digest.update(piece)
             write(piece)
@@ -223,13 +223,13 @@ class _Download:
         if digest.hexdigest() != package.sha256:
             raise _WrongBytes(f"its SHA-256 is not {package.sha256}")
 
-    def _explained(self, package: LockedPackage, in_vain: _InVain) -> Exception:
-        """Why it is not here: somebody's bytes are wrong, an index is down, or nobody has it."""
-        if in_vain.wrong:
-            place, why = in_vain.wrong[0]
+    def _explained(self, package: LockedPackage, attempts_made: _Attempts) -> Exception:
+        """Return why the wheel is missing: wrong bytes, an index that is down, or no index has it."""
+        if attempts_made.wrong:
+            place, why = attempts_made.wrong[0]
             return _replaced(package, place, str(why))
-        if in_vain.faults:
-            place, fault = in_vain.faults[0]
+        if attempts_made.faults:
+            place, fault = attempts_made.faults[0]
             message = f"{package.wheel} could not be downloaded from {redacted(place)}: {fault.reason}"
             if fault.remedy is not None:
                 return IndexRefused(message, remedy=fault.remedy)
@@ -245,7 +245,7 @@ class _Download:
 def _replaced(package: LockedPackage, place: str, why: str) -> BuildFailed:
     return BuildFailed(
         f"{package.wheel} at {redacted(place)} is not the file that was locked: {why}",
-        remedy=f"resolve again, with {_AGAIN}, if its authors replaced it; if they did not, somebody else did",
+        remedy=f"resolve again, with {_AGAIN}, if its authors replaced it; if they did not, an attacker may have",
     )
 
 
@@ -277,5 +277,5 @@ def _named_disk_faults(store: Path) -> Iterator[None]:
         ) from None
 
 
-def _nobody(_name: str, _done: int, _total: int | None) -> None:
-    """Nobody asked to be told."""
+def _ignore_download(_name: str, _done: int, _total: int | None) -> None:
+    """Take a report that no caller asked for."""

@@ -1,13 +1,13 @@
-"""A bench: what a build works with, which can be there before it is known what is built.
+"""A workspace: what a build works with, which can be there before it is known what is built.
 
-    folder      below the store's `building/`, removed with the bench, whatever is still in it
+    folder      below the store's `building/`, removed with the workspace, whatever is still in it
     skeleton    what the environment begins as; as much of it as unpacking takes is there before the box is opened, and
                 virtualenv makes the rest meanwhile
     wheels      where the engine shows each wheel, and the order: what is to be unpacked
     box         sees the skeleton and the wheels, and has no network; it may be opened while requirements are resolved,
                 and waits for its order
 
-What runs in a box that waits is our own program, which reads nothing that strangers wrote before it has its order.
+A box that waits runs only the engine's own program, which reads no foreign bytes before it has its order.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from sandbox.environments.build_context import Means
+from sandbox.environments.build_context import BuildContext
 from sandbox.environments.build_jobs import BUILD, Job, JobEnd, JobRunner, open_folder
 from sandbox.environments.disk.build_folder import BuildingFolder
 from sandbox.environments.disk.paths import make_folder, writing
@@ -42,35 +42,35 @@ Keep = Callable[[], Awaitable[None]]
 """Sees to it that the store keeps a skeleton for the interpreter."""
 
 
-class Bench:
-    """What one build works with; used in `open_bench`."""
+class BuildWorkspace:
+    """The folder, skeleton and box of one build; used in `open_workspace`."""
 
     def __init__(
-        self, means: Means, *, building: BuildingFolder, store: Store, workshop: JobRunner, keep_skeleton: Keep
+        self, means: BuildContext, *, building: BuildingFolder, store: Store, jobs: JobRunner, keep_skeleton: Keep
     ) -> None:
         self.means = means
         self.building = building
         self._store = store
-        self._workshop = workshop
+        self._jobs = jobs
         self._keep_skeleton = keep_skeleton
         self._ahead: asyncio.Task[None] | None = None
-        self._furnishing = asyncio.Lock()
-        self._is_furnished = False
+        self._skeleton_lock = asyncio.Lock()
+        self._has_skeleton = False
         self._boxes = 0
         self._box: asyncio.Task[tuple[Path, JobEnd]] | None = None
         self._hear: Callable[[str], None] | None = None
 
     @property
     def skeleton(self) -> Path:
-        """What becomes the environment."""
+        """The folder that becomes the environment."""
         return self.building.folder / CONTENT
 
     @property
     def wheels(self) -> Path:
-        """What the box is shown."""
+        """The folder of wheels that the box is shown."""
         return self.building.folder / "wheels"
 
-    def lay(self) -> None:
+    def create(self) -> None:
         """Make the folders that a box needs to be opened, and the engine to show wheels."""
         with writing("an environment"):
             make_folder(self.skeleton, _SEEN)
@@ -78,38 +78,38 @@ class Bench:
             make_folder(self.wheels, _SEEN)
 
     def begin(self) -> None:
-        """Open the box ahead, and have the skeleton made meanwhile; what goes wrong is told who wants to use it."""
-        self._ahead = asyncio.create_task(self.furnish())
+        """Open the box ahead, and have the skeleton made meanwhile; errors reach the caller that uses them."""
+        self._ahead = asyncio.create_task(self.add_skeleton())
         self._box = asyncio.create_task(self._boxed())
 
-    async def furnish(self) -> None:
+    async def add_skeleton(self) -> None:
         """Have the skeleton."""
-        async with self._furnishing:
-            if not self._is_furnished:
+        async with self._skeleton_lock:
+            if not self._has_skeleton:
                 await self._keep_skeleton()
-                await to_its_end(self._furnish)
-                self._is_furnished = True
+                await to_its_end(self._finish_skeleton)
+                self._has_skeleton = True
 
     async def unpack(self, packages: Iterable[LockedPackage], *, hear: Callable[[str], None]) -> tuple[Path, JobEnd]:
         """Have a box unpack these, in that order: the one that waits, or a new one. Where to, and how it went; the box
-        is gone then. `hear` is told each line that it prints."""
+        is gone then. `hear` is called with each line that it prints."""
         if self._box is not None and self._box.cancelling():
-            await self.dismiss()
+            await self.cancel_box()
         box, self._box = self._box or asyncio.create_task(self._boxed()), None
         try:
             self._hear = hear
             await to_its_end(lambda: self._write_order(packages))
-            await self.furnish()
+            await self.add_skeleton()
             return await asyncio.shield(box)
         finally:
             await gone(box)
 
     def give_up(self) -> None:
-        """It may be long until the box that waits is used: end it. Should it be wanted after all, another is opened."""
+        """End the box that waits, because it may be long until it is used; `unpack` opens another if needed."""
         if self._box is not None and not self._box.cancelling():  # a second time would interrupt its closing
             self._box.cancel()
 
-    async def dismiss(self) -> None:
+    async def cancel_box(self) -> None:
         """End the box that waits."""
         box, self._box = self._box, None
         try:
@@ -119,7 +119,7 @@ class Bench:
             if self._ahead is not None:
                 await gone(self._ahead)
 
-    def _furnish(self) -> None:
+    def _finish_skeleton(self) -> None:
         with writing("an environment"):
             aside = self.building.folder / "skeleton"
             finish_skeleton(self.means.interpreter, self.skeleton, kept_in=self._store.skeletons, aside=aside)
@@ -135,7 +135,7 @@ class Bench:
     async def _boxed(self) -> tuple[Path, JobEnd]:
         self._boxes += 1
         folder = await in_own_thread(partial(open_folder, self.building.folder / f"unpacked-{self._boxes}"))
-        return folder, await self._workshop.run(self._job(folder))
+        return folder, await self._jobs.run(self._job(folder))
 
     def _heard(self, line: str) -> None:
         if self._hear is not None:
@@ -165,12 +165,14 @@ class Bench:
 
 
 @asynccontextmanager
-async def open_bench(means: Means, *, store: Store, workshop: JobRunner, keep_skeleton: Keep) -> AsyncIterator[Bench]:
-    """A bench with nothing on it; when this ends, its box is gone, and so is its folder."""
+async def open_workspace(
+    means: BuildContext, *, store: Store, jobs: JobRunner, keep_skeleton: Keep
+) -> AsyncIterator[BuildWorkspace]:
+    """A workspace with nothing on it; when this ends, its box is gone, and so is its folder."""
     with store.new_building_folder() as building:
-        bench = Bench(means, building=building, store=store, workshop=workshop, keep_skeleton=keep_skeleton)
-        bench.lay()
+        workspace = BuildWorkspace(means, building=building, store=store, jobs=jobs, keep_skeleton=keep_skeleton)
+        workspace.create()
         try:
-            yield bench
+            yield workspace
         finally:
-            await bench.dismiss()
+            await workspace.cancel_box()

@@ -36,7 +36,7 @@ from sandbox.errors import EnvironmentTampered, EnvironmentUnavailable, SpecErro
 
 @dataclass(frozen=True, slots=True)
 class BundleReport:
-    """What was exported."""
+    """The report of an export."""
 
     file: Path
     lock: Lock
@@ -105,8 +105,8 @@ def _answering(store: Store, lock: Lock, required: Sequence[str]) -> Lock:
 
 
 def _refuse_strange(target: Path) -> None:
-    """What takes the place of a device, a pipe or a link breaks whoever relies on that."""
-    with suppress(OSError):  # of what cannot be looked at, the writing tells
+    """Raise for a device, a pipe or a link: a file in its place would break programs that rely on it."""
+    with suppress(OSError):  # a path that cannot be inspected fails when it is written
         if not stat.S_ISREG(target.lstat().st_mode):
             raise SpecError(
                 f"the bundle cannot be written to {target}: it is there, and is no plain file",

@@ -5,10 +5,10 @@
     tool.py              if a tool goes along
     wheels/<sha256>      each wheel of the lock, in its order
 
-It is a tar archive, so that anybody can look inside, but an engine does not read it as one. Equal contents make equal
-bytes: nothing in a bundle depends on when, where or by whom it was written. So once bundle.json is read, every further
-byte is known beforehand, or has a digest that is, and whatever differs is refused. No path, link or mode that stands in
-the file is ever acted on, and nothing is kept before all of it was checked.
+The file is a tar archive, so that anybody can look inside, but an engine does not read it as one. Equal contents make
+equal bytes: nothing in a bundle depends on when, where or by whom it was written. So once bundle.json is read, every
+further byte is known beforehand, or has a digest that is, and whatever differs is refused. No path, link or mode that
+stands in the file is ever acted on, and nothing is kept before all of it was checked.
 
 Digests tell what was damaged, not who made it: who changes a wheel can change bundle.json too. Against that, there is
 a signature; or the digest of bundle.json, compared on another way.
@@ -32,24 +32,24 @@ CONTENTS: Final = "bundle.json"
 TOOL: Final = "tool.py"
 BLOCK: Final = 512
 END: Final = bytes(2 * BLOCK)
-MOST_CONTENTS: Final = 16 << 20
-_MOST_TOOL: Final = 6 << 20
-_MOST_WHEEL: Final = (8 << 30) - 1
-"""What fits the size field of a plain header."""
+MAX_CONTENTS: Final = 16 << 20
+_MAX_TOOL: Final = 6 << 20
+_MAX_WHEEL: Final = (8 << 30) - 1
+"""The largest size that fits a plain header."""
 _READ_AT_ONCE: Final = 1 << 20
 
 
 class Member(BaseModel):
-    """One file of a bundle."""
+    """A file of a bundle."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-    size: Annotated[int, Field(ge=0, le=_MOST_WHEEL)]
+    size: Annotated[int, Field(ge=0, le=_MAX_WHEEL)]
 
 
 class Contents(BaseModel):
-    """What is written down in bundle.json."""
+    """The content of bundle.json."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -64,7 +64,7 @@ class Contents(BaseModel):
         stated = {name: member.sha256 for name, member in self.members.items() if name != TOOL}
         if stated != wheels or len(wheels) != len(self.lock.packages):
             raise ValueError("the members are not the wheels of the lock")
-        if self.tool is not None and self.tool.size > _MOST_TOOL:
+        if self.tool is not None and self.tool.size > _MAX_TOOL:
             raise ValueError("the tool is too large to be one")
         return self
 
@@ -116,5 +116,5 @@ def header(name: str, size: int) -> bytes:
 
 
 def padding(size: int) -> bytes:
-    """What follows a member of that size."""
+    """Return the padding after a member of that size."""
     return bytes(-size % BLOCK)

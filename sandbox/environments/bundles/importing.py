@@ -18,7 +18,7 @@ from sandbox.environments.bundles.format import (
     BLOCK,
     CONTENTS,
     END,
-    MOST_CONTENTS,
+    MAX_CONTENTS,
     TOOL,
     Contents,
     Member,
@@ -42,7 +42,7 @@ _SIGN_IT: Final = "have it exported with --key by who has that key; without --ke
 
 @dataclass(frozen=True, slots=True)
 class ImportReport:
-    """What was imported."""
+    """The report of an import."""
 
     lock: Lock
     digest: str
@@ -94,7 +94,7 @@ def _read_head(bundle: BinaryIO) -> bytes:
     block = bundle.read(BLOCK)
     with suppress(tarfile.TarError, ValueError):
         size = tarfile.TarInfo.frombuf(block, "ascii", "strict").size
-        if 0 < size <= MOST_CONTENTS and block == header(CONTENTS, size):
+        if 0 < size <= MAX_CONTENTS and block == header(CONTENTS, size):
             if len(head := bundle.read(size)) < size:
                 raise _tampered(f"{CONTENTS!r} is cut short")
             _skip_padding(bundle, CONTENTS, size)
@@ -158,7 +158,7 @@ def _expect(bundle: BinaryIO, name: str, size: int) -> None:
 
 
 def _described(block: bytes) -> str:
-    """What another tar reader would take it for."""
+    """Return the kind of member that another tar reader would see."""
     try:
         found = tarfile.TarInfo.frombuf(block, "ascii", "backslashreplace")
     except (tarfile.TarError, ValueError):
@@ -197,7 +197,7 @@ def _take(bundle: BinaryIO, name: str, member: Member, write: Callable[[bytes], 
 
 
 def _keep(store: Store, building: BuildingFolder, lock: Lock) -> None:
-    """Everything was checked: give the wheels their places, by renames, also where a damaged one lies."""
+    """Rename the checked wheels to their places, also over damaged ones."""
     for package in lock.packages:
         place = wheel_place(store, package)
         make_folder(place.parent, passable())

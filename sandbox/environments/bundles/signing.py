@@ -1,10 +1,10 @@
-"""Signing: who made a bundle, as far as whoever takes it can tell.
+"""Sign bundles, and check who made one.
 
 There are two kinds of keys. A *secret* is any file that both sides have: who can check with it can sign with it as
 well. A *pair* is Ed25519: who signs keeps the private key, and everybody may have the public one, which signs nothing.
 
-What a file holds decides its kind, never what a bundle says of itself. So a public key, which is known to all, is never
-taken for a secret, with which anybody could have signed.
+The content of a key file decides its kind, never the bundle. So the engine never takes a public key, which all know,
+for a secret, with which anybody could have signed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _ED25519_IN_DER: Final = bytes.fromhex("06032b6570")
 
 
 class Key(ABC):
-    """What tells whether a bundle was signed."""
+    """A key that checks signatures."""
 
     kind: ClassVar[SignatureKind]
 
@@ -42,11 +42,11 @@ class Key(ABC):
 
 
 class SigningKey(Key):
-    """What signs one as well."""
+    """A key that signs as well."""
 
     @abstractmethod
     def sign(self, head: bytes) -> bytes:
-        """What signs a bundle.json of these bytes, in hexadecimal."""
+        """Sign a bundle.json of these bytes; the result is a line of text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class Secret(SigningKey):
     secret: bytes
 
     def sign(self, head: bytes) -> bytes:
-        """Whoever has the secret can."""
+        """Sign `head` with the shared secret."""
         return _as_line(hmac.digest(self.secret, head, hashlib.sha256))
 
     def has_signed(self, head: bytes, stated: bytes) -> bool:
@@ -73,7 +73,7 @@ class PublicKey(Key):
     public: Ed25519PublicKey
 
     def has_signed(self, head: bytes, stated: bytes) -> bool:
-        """Of each content there is one signature, and of that one way to write it."""
+        """Check the signature; each content has one signature, and one way to write it."""
         from cryptography.exceptions import InvalidSignature
 
         try:
@@ -92,7 +92,7 @@ class PrivateKey(SigningKey):
     private: Ed25519PrivateKey
 
     def sign(self, head: bytes) -> bytes:
-        """Nobody else can."""
+        """Sign `head` with the private key."""
         return _as_line(self.private.sign(_FOR_BUNDLES_ONLY + head))
 
     def has_signed(self, head: bytes, stated: bytes) -> bool:
@@ -136,7 +136,7 @@ def _key_of_a_pair(text: bytes, *, name: str) -> Key:
         key = _loaded(text)
     except TypeError:
         raise SpecError(
-            f"the key in {name} is locked with a passphrase", remedy="give one without; nobody is asked here"
+            f"the key in {name} is locked with a passphrase", remedy="give one without a passphrase"
         ) from None
     except (ValueError, UnsupportedAlgorithm) as error:
         raise SpecError(f"the key in {name} cannot be read: {str(error)[:300]}") from None
@@ -151,7 +151,7 @@ def _key_of_a_pair(text: bytes, *, name: str) -> Key:
 
 
 def _loaded(text: bytes) -> object:
-    """Whatever key that is; TypeError where it is locked."""
+    """Read a private key of any kind; a locked one raises `TypeError`."""
     from cryptography.hazmat.primitives import serialization
 
     if text.startswith(_SSH):

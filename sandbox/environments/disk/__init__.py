@@ -1,1 +1,1 @@
-"""What lies on a disk: whose a folder is, what is in it, when it is whole, and who holds it at the moment."""
+"""Folders on a disk: their owner, their content, their completeness, and their locks."""

@@ -12,7 +12,7 @@ from sandbox.environments.disk.paths import make_folder, passable, remove, writi
 from sandbox.errors import EnvironmentUnavailable
 
 BUILDERS: Final = "builders"
-"""The lock that everyone who builds shares, and that whoever takes trees and wheels away must have alone."""
+"""The lock that all builds share, and that a prune must have alone to remove trees and wheels."""
 # That takes a rename for each.
 _PATIENCE_S: Final = 10.0
 

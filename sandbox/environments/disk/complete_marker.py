@@ -35,7 +35,7 @@ UNFINISHED: Final = ".new-"
 
 @cache
 def this_boot() -> str:
-    """What tells this run of the machine from the next; the same in all its containers."""
+    """Return the identity of this boot of the machine, which all its containers share."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:

@@ -1,8 +1,8 @@
-"""What a folder holds, file by file: the list that a package tree or an environment is known and checked by.
+"""The content of a folder, file by file: the list that a package tree or an environment is known and checked by.
 
 A list is text, one line per file, sorted by path: `<sha256> <size> <letter> <path>`, where the letter says whether it
 is a plain file, a program (a file that may be executed) or a symbolic link (whose digest is that of its target's text).
-One SHA-256 over that text stands for the whole folder.
+A single SHA-256 over that text stands for the whole folder.
 
 Folders that a box wrote are read here too, so nothing is reached by a path that a link could bend: every folder is
 opened by name below the one that is already open, never following a link, and files are judged by their descriptor.
@@ -34,7 +34,7 @@ _THREADS: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class StoredFile:
-    """One file as it must be."""
+    """A file as it must be."""
 
     path: str
     """Relative to the folder it is listed for."""
@@ -45,7 +45,7 @@ class StoredFile:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Something found in a folder, whatever it is."""
+    """An entry of a folder, of any kind."""
 
     path: str
     status: os.stat_result
@@ -70,12 +70,12 @@ def _read_line(line: str) -> StoredFile:
 
 
 def list_digest(files: Iterable[StoredFile]) -> str:
-    """What stands for all of them."""
+    """Return the digest of the list of these files."""
     return hashlib.sha256(write_list(files).encode()).hexdigest()
 
 
 def walk(folder: Path) -> Iterator[Entry]:
-    """Everything below `folder`, folders before what they hold; no link is followed."""
+    """Yield all entries below `folder`, folders before what they hold; no link is followed."""
     descriptor = os.open(folder, _FOLDER)
     try:
         yield from _walk(descriptor, "")
@@ -144,7 +144,7 @@ def _digest(parent: int, name: str, prefix: str, judge: Judge | None) -> tuple[s
 
 
 def kind_of(status: os.stat_result) -> Kind | None:
-    """What it is listed as; None for a folder and for what cannot be listed."""
+    """Return the entry's line in a list; None for a folder and for kinds that no list holds."""
     if stat.S_ISLNK(status.st_mode):
         return "link"
     if not stat.S_ISREG(status.st_mode):
@@ -153,16 +153,16 @@ def kind_of(status: os.stat_result) -> Kind | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Stock:
-    """Everything that is in a folder, and what it takes up on disk."""
+class FileInventory:
+    """All files of a folder, and the space that they take up."""
 
     files: tuple[StoredFile, ...]
     bytes_total: int
     bytes_own: int
-    """Of that, what no other folder has as well, by a hard link."""
+    """The bytes that no other folder shares by a hard link."""
 
 
-def take_stock(folder: Path, *, known: Iterable[StoredFile] = ()) -> Stock:
+def take_inventory(folder: Path, *, known: Iterable[StoredFile] = ()) -> FileInventory:
     """All files below `folder`, reading only those that are not already known by their path and size.
 
     Only for folders that the engine itself made; raises `ValueError` where it finds what cannot be listed.
@@ -176,7 +176,7 @@ def take_stock(folder: Path, *, known: Iterable[StoredFile] = ()) -> Stock:
     files = [fresh.get(entry.path) or by_path[entry.path] for entry in found]
     shared = [entry.status for entry in found if entry.status.st_nlink > 1]
     total = bytes_on_disk(entry.status for entry in entries)
-    return Stock(tuple(sorted(files, key=lambda file: file.path)), total, total - bytes_on_disk(shared))
+    return FileInventory(tuple(sorted(files, key=lambda file: file.path)), total, total - bytes_on_disk(shared))
 
 
 def _is_known(entry: Entry, known: Mapping[str, StoredFile]) -> bool:
@@ -195,5 +195,5 @@ def _stored(folder: Path, entry: Entry, read: Mapping[str, tuple[str, int]]) -> 
 
 
 def bytes_on_disk(statuses: Iterable[os.stat_result]) -> int:
-    """What these take up, in blocks that are really allocated."""
+    """Return the allocated bytes of these files."""
     return sum(status.st_blocks * 512 for status in statuses)

@@ -7,7 +7,7 @@ process exclude each other like two processes, and any thread may release. (That
 default keeps one count per thread: what another thread releases stays locked.) Descriptors close on `exec`, so what an
 engine starts inherits no hold.
 
-A lock file may be removed, but only by who has it locked. Whoever then locks the removed file finds that its name leads
+A lock file may be removed, but only by its holder. A process that then locks the removed file finds that its name leads
 elsewhere, and tries again.
 
 Waiting is polling, at short and then longer intervals: a waiting `flock` would take a thread that nothing can cancel.
@@ -33,14 +33,14 @@ from sandbox.environments.disk.paths import is_read_only, writing
 from sandbox.errors import EnvironmentUnavailable
 
 _FIRST_POLL_S: Final = 0.002
-_LONGEST_POLL_S: Final = 0.05
-_MOST_BYTES: Final = 4096
+_MAX_POLL_S: Final = 0.05
+_MAX_BYTES: Final = 4096
 _SAFELY: Final = os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Who holds a key."""
+    """The holder of a key."""
 
     pid: int
     started: float
@@ -101,7 +101,7 @@ def _leads_to(path: Path, descriptor: int) -> bool:
 
 @contextmanager
 def locked_file(path: Path, *, shared: bool = False) -> Iterator[bool]:
-    """The same for the length of a block, which is told whether it has it."""
+    """Lock the file for the length of a block; the value says whether that succeeded."""
     descriptor = lock_file(path, shared=shared)
     try:
         yield descriptor is not None
@@ -111,7 +111,7 @@ def locked_file(path: Path, *, shared: bool = False) -> Iterator[bool]:
 
 
 class KeyLock:
-    """The right to build one key. One object is one attempt to get it; it is not taken twice."""
+    """The right to build one key. An object is one attempt to get it; it is not taken twice."""
 
     def __init__(self, path: Path, *, what: str) -> None:
         self._path = path
@@ -119,7 +119,7 @@ class KeyLock:
         self._descriptor: int | None = None
 
     def try_acquire(self) -> bool:
-        """Take it if nobody has it."""
+        """Take the lock if it is free."""
         if self._descriptor is not None:
             raise RuntimeError(f"{self._what} is locked by this very object")
         with writing(f"the lock of {self._what}"):
@@ -135,7 +135,7 @@ class KeyLock:
     async def acquire(
         self, *, timeout_s: float | None = None, on_wait: Callable[[Owner | None], None] | None = None
     ) -> None:
-        """Wait until nobody else has it. `on_wait` is told for whom, at first and whenever that is another.
+        """Wait until the lock is free. `on_wait` is called with the holder, at first and at every change.
 
         Raises `EnvironmentUnavailable` when it takes too long. Cancelled, it holds nothing.
         """
@@ -150,7 +150,7 @@ class KeyLock:
             if deadline is not None and time.monotonic() >= deadline:
                 raise self._too_late(owner, timeout_s)
             await asyncio.sleep(pause)
-            pause = min(2 * pause, _LONGEST_POLL_S)
+            pause = min(2 * pause, _MAX_POLL_S)
 
     def _too_late(self, owner: Owner | None, timeout_s: float | None) -> EnvironmentUnavailable:
         who = str(owner) if owner else "a process that did not say its name"
@@ -165,10 +165,10 @@ class KeyLock:
             os.close(descriptor)
 
     def owner(self) -> Owner | None:
-        """Who has it, as far as that can be told."""
+        """Return the holder, as far as it is known."""
         try:
             with self._path.open("rb") as file:
-                return Owner(**json.loads(file.read(_MOST_BYTES)))
+                return Owner(**json.loads(file.read(_MAX_BYTES)))
         except (OSError, ValueError, TypeError):
             return None
 
@@ -185,13 +185,13 @@ class KeyLock:
 
 
 class InUse:
-    """What keeps an environment from being pruned; given back once, by `release` or at the end of a `with`."""
+    """A hold that keeps an environment from being pruned; given back once, by `release` or at the end of a `with`."""
 
     def __init__(self, give_back: Callable[[], None]) -> None:
         self._give_back: Callable[[], None] | None = give_back
 
     def release(self) -> None:
-        """No longer in use by whoever had this; from any thread."""
+        """Give the hold back; any thread may do so."""
         give_back, self._give_back = self._give_back, None
         if give_back is not None:
             give_back()

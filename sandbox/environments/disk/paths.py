@@ -1,13 +1,13 @@
 """Where a store is, whose it is, and who may enter it.
 
-The store belongs to one user, who can change every environment in it: an engine refuses one that belongs to somebody
-else or that others may write to. A box may run as another user and is shown single folders of the store, so with a
+The store belongs to one user, who can change every environment in it: an engine refuses one that belongs to another
+user or that others may write to. A box may run as another user and is shown single folders of the store, so with a
 root engine the folders on the way to those can be passed (0711), though not listed; every other engine's boxes run as
 its own user, and its store is closed (0700). Locks, failures and logs are closed always: who could open a lock file
 could also hold it forever. So is what no box is shown: what was resolved names private packages and indexes.
 
 Everything has its mode by being given it, never by the umask. Folders of a store that were made more open than that
-are closed; one that others could write to is refused, since nobody can tell what they left there.
+are closed; one that others could write to is refused, since its content may be theirs.
 
 A store may lie on a disk that is mounted read-only. Then what is in it can be used, and nothing is added.
 """
@@ -50,7 +50,7 @@ def passable() -> int:
 
 
 def named_place(text: str | Path) -> Path:
-    """The folder that somebody names for a store; nothing at all would be the folder they happen to be in."""
+    """Return the folder that is named for a store; an empty name would mean the current folder."""
     if not isinstance(text, str | os.PathLike):
         raise SpecError(f"the store cannot be {text!r:.80}", remedy="give the path of a folder")
     if not str(text).strip():
@@ -110,7 +110,7 @@ def _settle(folder: Path, mode: int) -> None:
         found = stat.S_IMODE(folder.stat().st_mode)
         if found & 0o022:
             raise EnvironmentUnavailable(
-                f"others may write to {folder}, a part of the store: nobody can tell what they left there",
+                f"others may write to {folder}, a part of the store: its content may be theirs",
                 remedy=f"remove it, or if you trust all users here: chmod -R go-w {folder}",
             )
         if found & ~mode:
@@ -136,7 +136,7 @@ def unwritable(what: str, problem: OSError) -> StoreUnwritable:
 
 
 def remedy_for(problem: OSError) -> str:
-    """What to do about a store that cannot be written to."""
+    """Return the remedy for a store that cannot be written to."""
     if is_full(problem):
         return "make room, for example with `sandbox env prune`"
     if is_read_only(problem):
@@ -147,7 +147,7 @@ def remedy_for(problem: OSError) -> str:
 
 
 def is_read_only(problem: OSError) -> bool:
-    """Whether nobody can write there at all."""
+    """Whether the disk is read-only."""
     return problem.errno == errno.EROFS
 
 

@@ -32,10 +32,10 @@ def give_sign(root: Path) -> None:
         return
     names = set(os.listdir(root))
     if _is_earlier_store(root, names):
-        with suppress(OSError):  # it is known without
+        with suppress(OSError):  # the store is known without the marker
             _write(root / SIGN)
         return
-    if SIGN not in names:  # whoever makes it at the same time writes the sign first
+    if SIGN not in names:  # a process that makes it at the same time writes the sign first
         _refuse_others(root, names)
         _write(root / SIGN)
 

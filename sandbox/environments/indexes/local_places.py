@@ -31,7 +31,7 @@ _OPEN_TO_OTHERS: Final = 0o755
 
 @dataclass(frozen=True, slots=True)
 class LocalPlaces:
-    """What is shown where: a place in the box, and the folder of this machine."""
+    """The folders that a box is shown: each place in the box, and its folder of this machine."""
 
     shown: Mapping[str, Path] = field(default_factory=dict)
     originals: Mapping[str, Path] = field(default_factory=dict)
@@ -90,7 +90,7 @@ def lay_out(settings: IndexSettings, folder: Path) -> LocalPlaces:
 def _base_of(root: Path) -> set[Path]:
     """Return the index's folder, and the folders next to it that its pages link to.
 
-    One page says where an index keeps its files, because the tools that write indexes lay out all pages alike.
+    A single page says where an index keeps its files, because the tools that write indexes create out all pages alike.
     """
     found = {root}
     page = _first_page(root)

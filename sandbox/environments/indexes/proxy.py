@@ -36,7 +36,7 @@ _NO_HOST: Final = "offline.invalid"
 
 
 class IndexProxy:
-    """What a running proxy is known by."""
+    """A running proxy: its socket, and the requests that it refused."""
 
     def __init__(self, path: Path, traffic: CallTraffic) -> None:
         self.path = path

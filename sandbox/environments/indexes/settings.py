@@ -3,7 +3,8 @@
 The engine reads what pip and uv read: `UV_*` and `PIP_*` variables, `[global]` of pip's configuration files, and netrc.
 If uv's variables name indexes or links, they hold alone; otherwise pip's do. Indexes are in order of priority: extra
 indexes come before the default, and the first index that knows a package is the only one that serves it. Pip would take
-the best version of any index; then whoever registers a private package's name on a public index gets to run code here.
+the best version of any index; then anyone who registers a private package's name on a public index gets to run code
+here.
 
 Credentials are kept apart from addresses and out of every `repr`. The engine sends them only to the origin (scheme,
 host, port) that they were given for. A mistyped address is refused here, where the message can name its setting: an
@@ -35,7 +36,7 @@ _MISTYPED: Final = re.compile(r"(^|/)(https?:|//|[^/]*:.*@)|^[^/.~][^/]*@", re.I
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """One index: a page for each package below its address (PEP 503)."""
+    """An index: a page for each package below its address (PEP 503)."""
 
     url: str
     credentials: Credentials | None = field(default=None, repr=False)
@@ -69,7 +70,7 @@ class IndexSettings:
     timeout_s: float = DEFAULT_TIMEOUT_S
     """How long an index may keep silent."""
     offline: bool = False
-    """Nothing is asked over a network: only folders and `file:` indexes are left."""
+    """Whether no network is asked, and only folders and `file:` indexes are left."""
     logins: Mapping[str, Credentials] = field(default_factory=dict, repr=False)
     """Logins for addresses without one: by origin, or by host as in netrc."""
 

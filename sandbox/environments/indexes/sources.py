@@ -36,10 +36,10 @@ _UV_INDEXES: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """What this machine's settings say; addresses still hold their credentials."""
+    """The settings of this machine; addresses still hold their credentials."""
 
     tool: Literal["pip", "uv"]
-    """Whose settings say where packages are."""
+    """The tool whose settings say where packages are."""
     extras: tuple[str, ...] = field(default=(), repr=False)
     default: str | None = field(default=None, repr=False)
     find_links: tuple[str, ...] = field(default=(), repr=False)

@@ -1,4 +1,4 @@
-"""What an interpreter says of itself. It runs in the engine, and as a program in any other interpreter of the host:
+"""The facts that an interpreter states about itself. This module runs in the engine, and in any other interpreter:
 standard library only, in Python 3.8's grammar, importing little.
 
 The base installation is described, also from within a virtual environment, so that both ways tell the same.

@@ -33,20 +33,20 @@ if TYPE_CHECKING:
 OLDEST: Final = (3, 8)
 _FORMAT: Final = 1
 _ASKED_AT_ONCE: Final = 8
-_MOST_LISTED: Final = 40
-_LONGEST_SPECIFIER: Final = 200
+_MAX_LISTED: Final = 40
+_MAX_SPECIFIER: Final = 200
 _CPYTHON: Final = re.compile(r"cp(\d)(\d+)([a-z]*)")
 
 
 @dataclass(frozen=True, slots=True)
 class HostInterpreter:
-    """One base interpreter of this host."""
+    """A base interpreter of this host."""
 
     python: Path
-    """Its real path."""
+    """The real path of its program."""
     version: str
     tag: str
-    """Its implementation, version and flags, and its platform, such as `cp311-linux_x86_64-glibc2.36`."""
+    """The implementation, version, flags and platform, such as `cp311-linux_x86_64-glibc2.36`."""
     folders: tuple[Path, ...]
     """Host folders it reads: its prefix and its standard library."""
     hidden: tuple[Path, ...]
@@ -75,7 +75,7 @@ class HostInterpreter:
 
 @dataclass(frozen=True, slots=True)
 class _Survey:
-    """What there is, newest first, and what was passed over, and why."""
+    """The interpreters of this host, newest first, and those passed over with the reason."""
 
     found: tuple[HostInterpreter, ...]
     passed_over: tuple[str, ...]
@@ -108,7 +108,7 @@ def pick_interpreter(requires_python: str | None) -> HostInterpreter:
 def interpreter_tagged(
     tag: str, requires_python: str | None = None, *, release: str | None = None
 ) -> HostInterpreter | None:
-    """One of this host's with that tag, and of such a version; of that release, if there is one."""
+    """Return an interpreter with that tag and version, preferably of that release."""
     wanted, own = _specifiers(requires_python or ""), own_interpreter()
     fits = own.tag == tag and best_of((own,), wanted) is not None
     if fits and release in (None, own.version):
@@ -137,7 +137,7 @@ def _specifiers(requires_python: str) -> SpecifierSet:
 
     shown = ascii(requires_python[:80])
     try:
-        if len(requires_python) > _LONGEST_SPECIFIER:
+        if len(requires_python) > _MAX_SPECIFIER:
             raise InvalidSpecifier
         return SpecifierSet(requires_python)
     except InvalidSpecifier:
@@ -148,8 +148,8 @@ def _specifiers(requires_python: str) -> SpecifierSet:
 def _nothing_fits(wanted: SpecifierSet, survey: _Survey) -> EnvironmentUnavailable:
     found = [f"{each.version} ({each.python})" for each in survey.found]
     lines = [f"no interpreter on this host fits requires-python '{wanted}'; there are:"]
-    lines += [*found, *survey.passed_over][:_MOST_LISTED]
-    if len(found) + len(survey.passed_over) > _MOST_LISTED:
+    lines += [*found, *survey.passed_over][:_MAX_LISTED]
+    if len(found) + len(survey.passed_over) > _MAX_LISTED:
         lines.append("…")
     remedy = "install a Python that fits, or have the tool require one of these"
     return EnvironmentUnavailable("\n  ".join(lines), remedy=remedy)

@@ -4,9 +4,9 @@ To learn what an interpreter is one must run it, as the user that the engine is.
 there is therefore not run: the file and every folder above it belong to us or to root, and are not open to all.
 Launchers, such as pyenv's shims, are scripts and are not run either: what they would start is looked for itself.
 
-Nothing here trusts an interpreter to work. It gets a few seconds, no environment, no input, and its own process group,
-which is killed when it has answered or has not. Who answered is remembered for as long as its file stays as it is; who
-did not is asked again after some minutes, since the machine may just have been busy.
+Nothing here trusts an interpreter to work. An interpreter gets a few seconds, no environment, no input, and its own
+process group, which is killed when it has answered or has not. Who answered is remembered for as long as its file stays
+as it is; who did not is asked again after some minutes, since the machine may just have been busy.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from sandbox.environments.interpreters import facts
 
 PATIENCE_SECONDS: Final = 5.0
 _ASKED_AGAIN_SECONDS: Final = 600
-_LONGEST_ANSWER: Final = 64 * 1024
-_MOST_CANDIDATES: Final = 64
+_MAX_ANSWER: Final = 64 * 1024
+_MAX_CANDIDATES: Final = 64
 _FILE_NAME: Final = re.compile(r"python(3(\.[0-9]{1,2})?t?)?")
 
 _Word = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]*$", max_length=64)]
@@ -41,11 +41,11 @@ _Folders = Annotated[tuple[_Folder, ...], Field(max_length=64)]
 
 
 class Mute(Exception):
-    """It did not say what it is; the text says why not."""
+    """The interpreter did not state its facts; the text says why."""
 
 
 class Facts(BaseModel):
-    """What an interpreter says of itself, see `facts`."""
+    """The facts that an interpreter states, see `facts`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -68,11 +68,11 @@ def candidates() -> list[Path]:
         for path in _named_like_one(folder):
             if path not in found and not _is_script(path):
                 found[path] = None
-    return list(found)[:_MOST_CANDIDATES]
+    return list(found)[:_MAX_CANDIDATES]
 
 
 def why_not_to_run(python: Path) -> str | None:
-    """What speaks against running this file at all."""
+    """Return the reason not to run this file, if there is one."""
     try:
         mode = python.stat().st_mode
         if not stat.S_ISREG(mode) or not os.access(python, os.X_OK):
@@ -84,7 +84,7 @@ def why_not_to_run(python: Path) -> str | None:
 
 
 def ask(python: Path) -> Facts:
-    """What this interpreter is; raises `Mute`. It is run once for as long as its file does not change."""
+    """Return the facts of this interpreter, which runs once as long as its file does not change; raises `Mute`."""
     try:
         found = python.stat()
     except OSError as error:
@@ -149,10 +149,10 @@ def _read(pipe: int, *, deadline: float) -> bytes:
     said = b""
     with selectors.DefaultSelector() as selector:
         selector.register(pipe, selectors.EVENT_READ)
-        while len(said) <= _LONGEST_ANSWER:
+        while len(said) <= _MAX_ANSWER:
             if not selector.select(max(deadline - time.monotonic(), 0)):
                 raise Mute("did not answer in time")
-            piece = os.read(pipe, _LONGEST_ANSWER)
+            piece = os.read(pipe, _MAX_ANSWER)
             if not piece:
                 return said
             said += piece
@@ -190,7 +190,7 @@ def _named_like_one(folder: Path) -> list[Path]:
 
 def _is_script(python: Path) -> bool:
     try:
-        file = os.open(python, os.O_RDONLY | os.O_NONBLOCK)  # it may be a pipe
+        file = os.open(python, os.O_RDONLY | os.O_NONBLOCK)  # a pipe would block
     except OSError:
         return False
     try:

@@ -1,17 +1,17 @@
 """Skeletons: what a virtual environment is before anything is installed, made by virtualenv once per interpreter.
 
 An environment starts as a copy of one: a few links to the interpreter, the folders, and `pyvenv.cfg`. No installer is
-put in (nobody in a box installs anything) and nothing that starts with every interpreter.
+put in (a box installs nothing) and nothing that starts with every interpreter.
 
     <kept in>/<digest of the interpreter>/
     ├── content/      the skeleton
     └── files         the list of its files, see `stock`: one that is not exactly that any more is made anew
 
-What virtualenv makes depends on nothing but the interpreter, as no setting of this machine is part of a key: it is told
-all of its options, finds no variables and no configuration file, and is imported from where the engine would import it.
+virtualenv's result depends on nothing but the interpreter, as no setting of this machine is part of a key: the engine
+passes all options, no variables and no configuration file, and imports virtualenv from its own path.
 
-What is kept has exact modes, whatever the umask: a box runs as another user and reads the copy, and what others could
-write to would be their code in every environment. One that has other modes is not believed, and made again.
+A kept skeleton has exact modes, whatever the umask: a box runs as another user and reads the copy, and a file that
+others could write to would be their code in every environment. A skeleton with other modes is made again.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Final
 
 from sandbox.environments.disk.complete_marker import FILES, write_whole
-from sandbox.environments.disk.file_inventory import read_list, take_stock, write_list
+from sandbox.environments.disk.file_inventory import read_list, take_inventory, write_list
 from sandbox.environments.disk.paths import make_folder, make_folders, remove, take_name
 from sandbox.environments.interpreters.host import HostInterpreter, own_interpreter
 from sandbox.errors import BuildFailed
@@ -67,7 +67,7 @@ def begin_skeleton(interpreter: HostInterpreter, folder: Path) -> None:
 
 
 def finish_skeleton(interpreter: HostInterpreter, folder: Path, *, kept_in: Path, aside: Path) -> None:
-    """Make of what was begun all that a skeleton is. Whoever looks at it meanwhile finds what was there; the new one is
+    """Complete a skeleton that was begun. Readers find the old content meanwhile, because the new one is
     made aside. Raises as `make_skeleton` does."""
     make_skeleton(interpreter, kept_in=kept_in, folder=aside)
     for path in _parts(aside):
@@ -99,12 +99,12 @@ def _place(interpreter: HostInterpreter, kept_in: Path) -> Path:
 
 
 def _is_whole(kept: Path) -> bool:
-    """Whether it consists of exactly what it did when it was kept, and nobody else could have changed it."""
+    """Whether it is exactly as it was kept, and no other user could have changed it."""
     content = kept / _CONTENT
     try:
         listed = read_list((kept / FILES).read_text())
         have_modes = all(stat.S_IMODE(path.lstat().st_mode) == _mode(path) for path in _parts(content))
-        return bool(listed) and have_modes and take_stock(content).files == listed
+        return bool(listed) and have_modes and take_inventory(content).files == listed
     except (OSError, ValueError):
         return False
 
@@ -125,9 +125,9 @@ def _mode(path: Path) -> int:
 
 
 def _make(interpreter: HostInterpreter, folder: Path) -> None:
-    """In a process of its own: virtualenv asks the interpreter about itself and keeps what it learns for itself. It has
-    nobody to ask where it runs on that very interpreter, as it does on the engine's own. That process is isolated, so
-    it is told where this one finds modules: for its user alone, or by PYTHONPATH."""
+    """In a process of its own: virtualenv asks the interpreter about itself and keeps what it learns for itself. On
+    the engine's own interpreter it needs not ask. That process is isolated, so this one passes on where it finds
+    modules: for its user alone, or by PYTHONPATH."""
     options = ["--no-seed", "--no-periodic-update", "--activators", "", "--no-vcs-ignore"]
     places = ["--app-data", f"{folder}.app", "--python", str(interpreter.python), str(folder)]
     found_in = json.dumps([place for place in sys.path if os.path.isabs(place)])
@@ -153,7 +153,7 @@ def _make(interpreter: HostInterpreter, folder: Path) -> None:
 
 
 def _failure(interpreter: HostInterpreter, said: str) -> Exception:
-    """A disk without room is told like any write of our own that fails."""
+    """Raise `OSError` for a disk without room, like a write of our own."""
     for number in (errno.ENOSPC, errno.EDQUOT):
         if os.strerror(number) in said:
             return OSError(number, os.strerror(number))
@@ -178,12 +178,12 @@ def _settings_of(interpreter: HostInterpreter) -> str:
 
 
 def _keep(folder: Path, kept: Path) -> None:
-    """A copy for the next; whoever is first wins, and all of them are equal. One that is not whole any more goes."""
+    """Keep a copy for the next build; the first wins, and all are equal. A damaged copy is replaced."""
     kept.parent.mkdir(parents=True, exist_ok=True)
     aside, broken = folder.with_name(f"{folder.name}.kept"), folder.with_name(f"{folder.name}.broken")
     aside.mkdir(mode=0o700)
     shutil.copytree(folder, aside / _CONTENT, symlinks=True)
-    write_whole(aside / FILES, write_list(take_stock(aside / _CONTENT).files).encode())
+    write_whole(aside / FILES, write_list(take_inventory(aside / _CONTENT).files).encode())
     while not take_name(aside, kept):
         if _is_whole(kept):
             remove(aside)

@@ -1,8 +1,9 @@
 """Wheels that were built here from source: taken out of the folder of a box that is gone, trusted in nothing.
 
 The box ran what strangers wrote, so its folder may hold anything. Exactly one plain file is taken, whose name must be
-that of a wheel of the package and version that were asked for, for the interpreter that it was built for. It is copied,
-so that nothing the box had open is the store's file; what is in it is judged when it is unpacked, like any wheel.
+that of a wheel of the package and version that were asked for, for the interpreter that it was built for. The engine
+copies it, so that nothing the box had open is the store's file, and judges its content when it unpacks it, like any
+wheel.
 """
 
 from __future__ import annotations
@@ -87,7 +88,7 @@ def _opened(folder: int, file: str, *, who: str) -> Iterator[BinaryIO]:
 
 
 def _copied(source: BinaryIO, place: Path) -> tuple[str, int]:
-    """Its SHA-256 and its size."""
+    """Copy the file, and return its SHA-256 and its size."""
     digest = hashlib.sha256()
     with place.open("xb") as target:
         while piece := source.read(_PIECE):

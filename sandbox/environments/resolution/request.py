@@ -1,8 +1,8 @@
 """Questions for the resolver, and the answers that are remembered.
 
-What was resolved once is told again for the same requirements, indexes, interpreter and rules of supply, so that a tool
-gets tomorrow what it got today; with a waiting time for new releases, until the next day. A lock that was brought from
-elsewhere answers who asks offline.
+The engine answers the same requirements, indexes, interpreter and rules of supply with the same lock, so that a tool
+gets tomorrow what it got today; with a waiting time for new releases, until the next day. A lock that was imported from
+elsewhere answers offline requests.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from sandbox.environments.disk.complete_marker import write_whole
 from sandbox.environments.disk.paths import writing
 from sandbox.environments.indexes.settings import IndexSettings
-from sandbox.environments.interpreters.host import HostInterpreter
+from sandbox.environments.interpreters.host import HostInterpreter, interpreter_tagged
 from sandbox.environments.lock import Lock, LockedPackage
-from sandbox.environments.resolution.requirements import SupplyRules, excluded_by_marker
+from sandbox.environments.resolution.requirements import SupplyRules, excluded_by_marker, read_requirements
 from sandbox.environments.store.imported_locks import brought_lock, brought_locks
 from sandbox.environments.store.store import Store
-from sandbox.errors import ResolutionFailed
-from sandbox.policy import Supply
+from sandbox.errors import EnvironmentUnavailable, ResolutionFailed
+from sandbox.policy import Policy, Supply
 
 _DAY_S: Final = 86_400
 _OFFLINE: Final = "-offline"
@@ -48,8 +48,8 @@ class Resolution(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
-    """What is to be resolved, for whom, by which rules."""
+class ResolveRequest:
+    """The requirements to resolve, the tenant, and the rules."""
 
     requirements: tuple[str, ...]
     interpreter: HostInterpreter
@@ -66,7 +66,7 @@ class Question:
 
     @property
     def digest(self) -> str:
-        """Equal for questions that have the same answer, be it asked for offline or not."""
+        """Equal for requests that have the same answer, offline or not."""
         waiting = self.supply.exclude_newer
         asked = [
             self.requirements,
@@ -81,7 +81,7 @@ class Question:
         return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
 
 
-def remembered(store: Store, question: Question) -> Resolution | None:
+def remembered(store: Store, question: ResolveRequest) -> Resolution | None:
     """The answer that was found before, as far as the policy takes it; offline also one that was found offline, or that
     was brought along."""
     found = _recalled(_place(store, question.digest))
@@ -96,7 +96,7 @@ def remembered(store: Store, question: Question) -> Resolution | None:
     return found
 
 
-def remember(store: Store, question: Question, found: Resolution) -> None:
+def remember(store: Store, question: ResolveRequest, found: Resolution) -> None:
     """Answer with this from now on: what was found offline, in folders, only those who ask offline."""
     offline = _OFFLINE if question.settings.offline else ""
     # A query may hold a signature, which is a secret and does not last.
@@ -113,7 +113,7 @@ def answers(store: Store) -> Iterator[Lock]:
 
 
 def rules_of(supply: Supply) -> SupplyRules:
-    """What the policy says of the packages that are asked for."""
+    """Return the policy's rules for requirements."""
     return SupplyRules(frozenset(supply.allow), frozenset(supply.deny), supply.direct_references)
 
 
@@ -125,7 +125,7 @@ def refuse_too_many(count: int, most: int) -> None:
         )
 
 
-def refuse_left_out(question: Question, packages: Iterable[LockedPackage]) -> None:
+def refuse_left_out(question: ResolveRequest, packages: Iterable[LockedPackage]) -> None:
     """Resolvers do not read every marker alike; what is asked for here is never left out in silence."""
     others = excluded_by_marker(question.requirements, markers=question.interpreter.markers)
     names = {package.name for package in packages}
@@ -157,7 +157,7 @@ def _place(store: Store, digest: str) -> Path:
 
 
 def _recalled(place: Path) -> Resolution | None:
-    """What is remembered there; used now, so that it is not pruned for long."""
+    """Return the answer in this file, and mark it as used, so that it is not pruned soon."""
     try:
         found = Resolution.model_validate_json(place.read_bytes())
     except (OSError, ValidationError):
@@ -170,3 +170,27 @@ def _recalled(place: Path) -> Resolution | None:
 def _keep(place: Path, found: Resolution) -> None:
     with writing("what the requirements come to"):
         write_whole(place, found.model_dump_json().encode(), mode=0o600)
+
+
+def take_lock(lock: Lock, *, policy: Policy) -> Resolution:
+    """Return a lock from elsewhere as an answer, as far as the policy takes it.
+
+    A lock may have been made by hand or under another policy, so the policy judges it like requirements.
+    Raises `RequirementRefused` or `ResolutionFailed`.
+    """
+    read_requirements(lock.requirements, supply=rules_of(policy.supply))
+    refuse_too_many(len(lock.packages), policy.environment.packages)
+    refuse_unwanted(lock.packages, policy.supply)
+    return Resolution(lock=lock)
+
+
+def interpreter_for(lock: Lock, requires_python: str | None) -> HostInterpreter:
+    """Return the interpreter that a lock is for, of a version that the tool takes; may search the host for it."""
+    found = interpreter_tagged(lock.interpreter, requires_python, release=lock.python)
+    if found is None:
+        fitting = f" that fits requires-python '{requires_python}'" if requires_python else ""
+        raise EnvironmentUnavailable(
+            f"the lock is for {lock.interpreter}, and this host has no such interpreter{fitting}",
+            remedy="lock again on this machine, or install the Python that it is for",
+        )
+    return found

@@ -1,8 +1,8 @@
-"""One requirement, from text or from an object: its parts in canonical spelling, or why it is none.
+"""Read one requirement, from text or from an object, into its parts in canonical spelling.
 
-The grammar is PEP 508's, and `packaging` reads it. What is looked for before that is what other programs would take a
-text for, so that each gets a reason that helps its writer, and because the text ends as a line of a file that an
-installer reads: there a line break, an option, a comment or `${…}` would say something that was never checked here.
+The grammar is PEP 508's, and `packaging` reads it. The checks before that look for text that other programs would take
+for something else, so that each gets a reason that helps its writer, and because the text ends as a line of a file that
+an installer reads: there a line break, an option, a comment or `${…}` would say something that was never checked here.
 
 Two spellings of one requirement become one: names and extras as PEP 503 spells them, versions as PEP 440 does, markers
 as `packaging` writes them. Trailing zeros stay where they are: `~=1.4` and `~=1.4.0` differ, and people look for what
@@ -22,7 +22,7 @@ from packaging.specifiers import InvalidSpecifier, Specifier, SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
-LONGEST: Final = 1000
+MAX_LENGTH: Final = 1000
 SPELLING: Final = 'write it as "name", "name==1.2" or "name[extra]>=1.2,<2; python_version > \'3.9\'"'
 _DEEPEST: Final = 20
 
@@ -54,7 +54,7 @@ class Malformed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is wanted of one package."""
+    """The wish for one package."""
 
     name: str
     extras: frozenset[str] = frozenset()
@@ -72,7 +72,7 @@ class Wanted:
 
 
 def read(item: object, *, direct_references: bool) -> Wanted:
-    """What one item of a list of requirements says; raises `Malformed`."""
+    """Read one item of a list of requirements; raises `Malformed`."""
     if isinstance(item, str):
         return _read_text(item.strip(" \t\r\n"), direct_references=direct_references)
     if isinstance(item, Mapping):
@@ -88,7 +88,7 @@ def shown(item: object) -> str:
             return "an object"
     if not isinstance(item, str):
         return f"a value of type {type(item).__name__}"
-    if len(item) > LONGEST:
+    if len(item) > MAX_LENGTH:
         return f"a text of {len(item)} characters"
     masked = ascii(" ".join(_masked(word) for word in item.strip().split(" ")))
     return masked if len(masked) <= 80 else f"{masked[:79]}…"
@@ -115,7 +115,7 @@ def _read_text(text: str, *, direct_references: bool) -> Wanted:
 def _text_of_object(item: Mapping[object, object]) -> str:
     unknown = sorted(shown(key) for key in item if key not in _OBJECT_KEYS)
     if unknown:
-        raise Malformed(f"has {unknown[0]}, which is none of the keys {', '.join(_OBJECT_KEYS)}")
+        raise Malformed(f"has {unknown[0]}, which is not among the keys {', '.join(_OBJECT_KEYS)}")
     name = _text_of(item, "name")
     if not _NAME.fullmatch(name):
         raise Malformed("has a `name` that is not just the name of a package" if name else "has no name")
@@ -130,15 +130,15 @@ def _text_of(item: Mapping[object, object], key: str) -> str:
         return ""
     if not isinstance(value, str):
         raise Malformed(f"has a `{key}` that is not text, but {type(value).__name__}")
-    if len(value) > LONGEST:
-        raise Malformed(f"has a `{key}` of more than {LONGEST} characters")
+    if len(value) > MAX_LENGTH:
+        raise Malformed(f"has a `{key}` of more than {MAX_LENGTH} characters")
     return value.strip()
 
 
 def _extras_of(item: Mapping[object, object]) -> str:
     value = item.get("extras") or ()
     extras = value.split(",") if isinstance(value, str) else value
-    if not isinstance(extras, list | tuple) or len(extras) > LONGEST:
+    if not isinstance(extras, list | tuple) or len(extras) > MAX_LENGTH:
         raise Malformed("has `extras` that are not a list of names")
     names = [each.strip() if isinstance(each, str) else "" for each in extras]
     if not all(_NAME.fullmatch(name) for name in names):
@@ -154,15 +154,15 @@ def _version_of(item: Mapping[object, object]) -> str:
         SpecifierSet(bare)
     except InvalidSpecifier:
         remedy = 'write the version as "1.2" or ">=1.2,<2", or leave it out to take any'
-        raise Malformed("has a `version` that is none", remedy=remedy) from None
+        raise Malformed("has a malformed `version`", remedy=remedy) from None
     return bare
 
 
 def _check_characters(text: str) -> None:
     if not text:
         raise Malformed("is empty")
-    if len(text) > LONGEST:
-        raise Malformed(f"is longer than {LONGEST} characters")
+    if len(text) > MAX_LENGTH:
+        raise Malformed(f"is longer than {MAX_LENGTH} characters")
     for character in text:
         if not " " <= character <= "~":
             kind = "control character" if ord(character) < 32 or ord(character) == 127 else "character"
@@ -172,7 +172,7 @@ def _check_characters(text: str) -> None:
 
 
 def _check_form(text: str, *, direct_references: bool) -> None:
-    """What is written is a requirement, and not what installers also take in the place of one."""
+    """Raise for text that is no requirement, though installers take it in place of one."""
     before_marker = text.partition(";")[0]
     if option := _OPTION.search(text):
         remedy = "where packages come from is set in the policy and in pip's own configuration"
@@ -238,7 +238,7 @@ def _canonical(specifier: Specifier) -> str:
     try:
         return f"{specifier.operator}{Version(prefix)}{specifier.version[len(prefix) :]}"
     except InvalidVersion:
-        raise Malformed(f"has a version that is none: {prefix[:40]!a}") from None
+        raise Malformed(f"has a malformed version: {prefix[:40]!a}") from None
 
 
 def _canonical_address(address: str) -> str:

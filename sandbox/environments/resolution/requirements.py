@@ -1,12 +1,12 @@
 """From what a tool asks for to the lines an installer gets: every requirement once, in one spelling, or a refusal.
 
 Order, letter case and spelling do not matter: equal wishes give equal lines, which is what makes a resolution worth
-remembering. What asks twice for one package becomes one line that asks for both; under different markers it stays
+remembering. Two wishes for one package become one line that asks for both; under different markers it stays
 apart, since only the resolver knows which of them hold. Markers are kept: the resolver evaluates them for the
 interpreter that the tool gets.
 
-Nothing is dropped in silence and nothing is guessed. All that is wrong is told at once, each by its position, since
-whoever has five mistakes to mend should not need five attempts. No line can become anything else than a requirement.
+Nothing is dropped in silence and nothing is guessed. The refusal names all mistakes at once, each by its position,
+so that an author with five mistakes does not need five attempts. No line can become anything else than a requirement.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from packaging.requirements import Requirement
 from packaging.specifiers import Specifier
 from packaging.utils import canonicalize_name, canonicalize_version
 
-from sandbox.environments.resolution.requirement_syntax import LONGEST, Malformed, Wanted, read, shown
+from sandbox.environments.resolution.requirement_syntax import MAX_LENGTH, Malformed, Wanted, read, shown
 from sandbox.environments.resolution.version_ranges import contradict_each_other
 from sandbox.errors import RequirementRefused
 
-MOST: Final = 1000
-_MOST_SHOWN: Final = 20
+MAX_REQUIREMENTS: Final = 1000
+_MAX_SHOWN: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
 class SupplyRules:
-    """What a policy says of the packages themselves; names in any spelling."""
+    """A policy's rules for the packages themselves; names in any spelling."""
 
     allow: frozenset[str] = frozenset()
     """The only packages taken; none: any."""
@@ -42,7 +42,7 @@ class SupplyRules:
             object.__setattr__(self, field, frozenset(map(canonicalize_name, getattr(self, field))))
 
     def refusal(self, name: str) -> str | None:
-        """Why no package of that name is taken, be it asked for by a tool or by another package."""
+        """Return why no package of that name is taken, for a tool or for another package."""
         name = canonicalize_name(name)
         if name in self.deny:
             return f"'{name}' is denied by the policy"
@@ -75,7 +75,7 @@ def read_requirements(items: Sequence[str | Mapping[str, object]], *, supply: Su
 
 
 def excluded_by_marker(requirements: Iterable[str], *, markers: Mapping[str, str]) -> tuple[str, ...]:
-    """Those of the lines that ask for nothing on an interpreter with these values for markers."""
+    """Return the lines that ask for nothing on an interpreter with these values for markers."""
     parsed = {line: Requirement(line).marker for line in requirements}
     return tuple(line for line, marker in parsed.items() if marker and not marker.evaluate(dict(markers)))
 
@@ -84,8 +84,8 @@ def _check_list(items: object) -> None:
     if not isinstance(items, Sequence) or isinstance(items, str | bytes | bytearray):
         kind = type(items).__name__
         raise RequirementRefused(f"the requirements are not a list, but {kind}", remedy='write ["name", "name==1.2"]')
-    if len(items) > MOST:
-        raise RequirementRefused(f"there are {len(items)} requirements; at most {MOST} are taken")
+    if len(items) > MAX_REQUIREMENTS:
+        raise RequirementRefused(f"there are {len(items)} requirements; at most {MAX_REQUIREMENTS} are taken")
 
 
 def _read(item: object, *, supply: SupplyRules) -> Wanted:
@@ -96,7 +96,7 @@ def _read(item: object, *, supply: SupplyRules) -> Wanted:
 
 
 def _merged(wanted: list[tuple[int, Wanted]], *, problems: list[_Problem]) -> set[str]:
-    """One line for all that is asked of one package under one marker."""
+    """Return one line for all wishes for one package under one marker."""
     groups: dict[tuple[str, str], list[tuple[int, Wanted]]] = defaultdict(list)
     for position, each in wanted:
         groups[each.name, each.marker].append((position, each))
@@ -121,7 +121,7 @@ def _together(members: list[Wanted]) -> Wanted:
 
 
 def _each_meaning_once(versions: Iterable[str]) -> frozenset[str]:
-    """Of `==1.0` and `==1.0.0`, which say the same, the longer."""
+    """Return the specifiers without duplicates: `==1.0.0` stands for `==1.0` as well."""
     spelled: dict[tuple[str, str], str] = {}
     for text in sorted(versions, key=lambda text: (len(text), text)):
         specifier = Specifier(text)
@@ -135,8 +135,8 @@ def _contradiction(together: Wanted, members: list[Wanted]) -> str | None:
     asked = ", ".join(sorted({shown(each.text()) for each in members})[:5])
     if len({each.address for each in members}) > 1:
         return f"{asked}: '{together.name}' is asked for from two places"
-    if len(together.text()) > LONGEST:
-        return f"{asked}: together they are longer than {LONGEST} characters"
+    if len(together.text()) > MAX_LENGTH:
+        return f"{asked}: together they are longer than {MAX_LENGTH} characters"
     if contradict_each_other(together.versions):
         return f"{asked}: no version of '{together.name}' can be all of that"
     return None
@@ -144,9 +144,9 @@ def _contradiction(together: Wanted, members: list[Wanted]) -> str | None:
 
 def _refusal(problems: list[_Problem], *, count: int) -> RequirementRefused:
     remedies = list(dict.fromkeys(problem.remedy for problem in problems))
-    lines = [f"{_position(problem.positions, count=count)}: {problem.text}" for problem in problems[:_MOST_SHOWN]]
-    if len(problems) > _MOST_SHOWN:
-        lines.append(f"… and {len(problems) - _MOST_SHOWN} more")
+    lines = [f"{_position(problem.positions, count=count)}: {problem.text}" for problem in problems[:_MAX_SHOWN]]
+    if len(problems) > _MAX_SHOWN:
+        lines.append(f"… and {len(problems) - _MAX_SHOWN} more")
     message = lines[0] if len(lines) == 1 else "\n  ".join((f"{len(problems)} problems with requirements:", *lines))
     return RequirementRefused(message, remedy="; ".join(remedies[:3]))
 

@@ -33,8 +33,8 @@ from sandbox.environments.lock import Lock, LockedPackage
 from sandbox.environments.model import Environment
 from sandbox.environments.resolution.built_wheels import take_wheel
 from sandbox.environments.resolution.request import (
-    Question,
     Resolution,
+    ResolveRequest,
     refuse_left_out,
     refuse_unwanted,
     remember,
@@ -61,7 +61,7 @@ from sandbox.policy import Policy
 from sandbox.threads import in_own_thread
 
 _HEADERS: Final = Path("/usr/include")
-"""What compilers need of the host next to themselves."""
+"""The folder that compilers need of the host."""
 _SOURCES: Final = "/sources"
 _SOURCE_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+!-]{0,254}")
 _MAX_SOURCE_BYTES: Final = 2 << 30
@@ -79,7 +79,7 @@ class Resolver:
     environment: Environment
 
 
-async def resolve(question: Question, resolver: Resolver) -> Resolution:
+async def resolve(question: ResolveRequest, resolver: Resolver) -> Resolution:
     """Ask uv, and remember the answer; raises `ResolutionFailed` or `IndexUnavailable`."""
     async with _asking(question, resolver) as asking:
         answer = await asking.answer(requirement_lines(question))
@@ -103,7 +103,7 @@ async def resolve(question: Question, resolver: Resolver) -> Resolution:
     return resolution
 
 
-async def locate(packages: Sequence[LockedPackage], question: Question, resolver: Resolver) -> dict[str, str]:
+async def locate(packages: Sequence[LockedPackage], question: ResolveRequest, resolver: Resolver) -> dict[str, str]:
     """Return where the indexes have these wheels now, by hash; a wheel that uv does not find there is left out.
 
     A lock from elsewhere does not say where its wheels are, and only uv knows how to ask every kind of index.
@@ -127,9 +127,9 @@ async def locate(packages: Sequence[LockedPackage], question: Question, resolver
 
 @dataclass(frozen=True, slots=True)
 class _Asking:
-    """One question under way."""
+    """A request under way."""
 
-    question: Question
+    question: ResolveRequest
     resolver: Resolver
     building: BuildingFolder
     places: LocalPlaces
@@ -218,7 +218,7 @@ class _Asking:
 
 
 @asynccontextmanager
-async def _asking(question: Question, resolver: Resolver) -> AsyncIterator[_Asking]:
+async def _asking(question: ResolveRequest, resolver: Resolver) -> AsyncIterator[_Asking]:
     missing = missing_certificates(question.settings)
     if missing is not None:
         raise IndexRefused(

@@ -28,15 +28,15 @@ from sandbox.environments.indexes.local_places import LocalPlaces
 from sandbox.environments.indexes.settings import Index, IndexSettings, local_path, redacted, split_credentials
 from sandbox.environments.interpreters.host import HostInterpreter
 from sandbox.environments.lock import LockedPackage
-from sandbox.environments.resolution.request import Question, refuse_too_many
+from sandbox.environments.resolution.request import ResolveRequest, refuse_too_many
 from sandbox.errors import BuildFailed, IndexRefused, IndexUnavailable, ResolutionFailed
 from sandbox.policy import Supply
 
 CERTIFICATES: Final = "/certificates"
 """Where a box sees the authorities to trust."""
 _RETRIES: Final = "2"
-_LONGEST_EXPLANATION: Final = 3000
-_LONGEST_REASON: Final = 300
+_MAX_EXPLANATION: Final = 3000
+_MAX_REASON: Final = 300
 _ERROR: Final = re.compile(r"^error: ", re.M)
 """Where the explanation begins; warnings and how far it came are before."""
 _NO_EXTRA: Final = re.compile(
@@ -71,7 +71,7 @@ class Answer:
     """The hashes that stand in a page of an index."""
 
 
-def resolve_options(question: Question, *, builds: bool) -> list[str]:
+def resolve_options(question: ResolveRequest, *, builds: bool) -> list[str]:
     """The options of a resolution, which may or may not build sources to learn what they require."""
     supply = question.supply
     options = ["--no-config", "--no-header", "--color", "never", "--no-progress", "--no-python-downloads"]
@@ -135,7 +135,7 @@ def _link(settings: IndexSettings, link: str, places: LocalPlaces, *, has_logins
     return Index(link, settings.credentials_for(link) if has_logins else None).url_with_login
 
 
-def requirement_lines(question: Question) -> list[str]:
+def requirement_lines(question: ResolveRequest) -> list[str]:
     """The requirements as uv is given them; of addresses only those of wheels are taken."""
     for line in question.requirements:
         wanted = Requirement(line)
@@ -147,7 +147,7 @@ def requirement_lines(question: Question) -> list[str]:
     return [*question.requirements]
 
 
-def read_answer(end: JobEnd, question: Question, *, refused: Sequence[tuple[str, str]], builds: bool) -> Answer:
+def read_answer(end: JobEnd, question: ResolveRequest, *, refused: Sequence[tuple[str, str]], builds: bool) -> Answer:
     """Return uv's answer; raise what prevented one."""
     refuse_lost(end)
     if end.problem is not None or not isinstance(end.value, dict):
@@ -169,9 +169,9 @@ def read_answer(end: JobEnd, question: Question, *, refused: Sequence[tuple[str,
 
 
 def _index_problem(
-    said: str, question: Question, *, refused: Sequence[tuple[str, str]], builds: bool
+    said: str, question: ResolveRequest, *, refused: Sequence[tuple[str, str]], builds: bool
 ) -> IndexUnavailable | IndexRefused | None:
-    """What uv says of an index that did not do its part."""
+    """Return the error for an index that did not do its part, if uv speaks of one."""
     found = _FETCHED.search(said)
     if found is None:
         return None
@@ -214,7 +214,7 @@ def _fault(said: str, settings: IndexSettings, *, host: str, refused: Sequence[t
     return Fault(f"no connection to {host}")
 
 
-def _refuse_missing_extras(said: str, question: Question) -> None:
+def _refuse_missing_extras(said: str, question: ResolveRequest) -> None:
     """uv leaves out an extra that a package does not have, and says so; what others than the tool ask for is theirs."""
     asked = [Requirement(line) for line in question.requirements]
     extras = {(canonicalize_name(each.name), extra) for each in asked for extra in each.extras}
@@ -242,19 +242,19 @@ def _explained(said: str, *, waits: bool) -> ResolutionFailed:
             "the policy's supply.exclude_newer takes only releases that are old enough, of indexes that tell when they "
             "were uploaded: change the requirements, or ask an index that tells it"
         )
-    shortened = text if len(text) <= _LONGEST_EXPLANATION else text[:_LONGEST_EXPLANATION] + "…"
+    shortened = text if len(text) <= _MAX_EXPLANATION else text[:_MAX_EXPLANATION] + "…"
     return ResolutionFailed(f"the requirements have no solution: {shortened}", remedy=remedy)
 
 
 def _without_indexes(explained: ResolutionFailed) -> ResolutionFailed:
-    """The same, when nobody outside was asked."""
+    """Return the same error for a resolution that asked no network."""
     return ResolutionFailed(
         f"offline, {explained.message}",
         remedy="put the wheels into a folder of supply.wheelhouse or of pip's find-links, or do not ask offline",
     )
 
 
-def stated_packages(text: str, question: Question) -> list[Mapping[str, Any]]:
+def stated_packages(text: str, question: ResolveRequest) -> list[Mapping[str, Any]]:
     """The packages that uv's lock names for this interpreter."""
     try:
         stated = tomllib.loads(text).get("packages", [])
@@ -338,7 +338,7 @@ def yanked_releases(answer: Answer) -> tuple[str, ...]:
     """Warnings of chosen releases that an index took back: only a requirement that names the version gets these."""
     return tuple(
         f"{found['what'].replace('==', ' ', 1)[:400]} is yanked"
-        + (f": {' '.join(found['why'].split())[:_LONGEST_REASON]}" if found["why"] else "")
+        + (f": {' '.join(found['why'].split())[:_MAX_REASON]}" if found["why"] else "")
         for found in _YANKED.finditer(answer.said)
     )
 
@@ -374,6 +374,6 @@ def refuse_unbuilt(end: JobEnd) -> None:
 
 
 def _unbuilt(said: str, *, log: str) -> BuildFailed:
-    shortened = said if len(said) <= _LONGEST_EXPLANATION else "…" + said[-_LONGEST_EXPLANATION:]
+    shortened = said if len(said) <= _MAX_EXPLANATION else "…" + said[-_MAX_EXPLANATION:]
     message = f"the sources could not be built, in a box without files or network of the host: {shortened}"
     return BuildFailed(message, log=log)

@@ -1,7 +1,7 @@
 """Whether any version at all can be what several specifiers ask for.
 
-Only what is certain is said: `==1` with `==2`, and `>=2` with `<1`, can never be met, and whoever wrote them is told at
-once and by name. A subtler contradiction (`>1` with `<1.post1`) passes here and fails when it is resolved.
+Only what is certain is said: `==1` with `==2`, and `>=2` with `<1`, can never be met, and the refusal names them at
+once. A subtler contradiction (`>1` with `<1.post1`) passes here and fails when it is resolved.
 """
 
 from __future__ import annotations

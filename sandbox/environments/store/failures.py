@@ -5,7 +5,7 @@ logs/<key>.log          what was said; the end of it when that was long
 
 A failure holds for those who would try with the same means: with other indexes or more time, memory or disk it may go
 well, or by a lock that says another size of a wheel, and one tenant's failures are no other's. A full disk is never
-remembered: whoever makes room is served at once.
+remembered: a build after that is tried at once.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ LOG_BYTES: Final = 1 << 20
 _REASON_CHARACTERS: Final = 4000
 
 
-class Failure(BaseModel):
+class FailedBuild(BaseModel):
     """A build that did not work out."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -51,41 +51,44 @@ class Failure(BaseModel):
         return 0 <= time.time() - self.at < self.ttl_s
 
     def error(self) -> BuildFailed:
-        """What whoever asks for the same meanwhile is told."""
+        """Return the error for an equal request meanwhile."""
         left = max(self.at + self.ttl_s - time.time(), 1.0)
         again = f"it failed a moment ago; try again in {left:.0f} s" + (f", or read {self.log}" if self.log else "")
         return BuildFailed(self.reason, remedy=f"{self.remedy}; {again}" if self.remedy else again)
 
 
 def means_digest(settings: IndexSettings, costs: Environments, *, tenant: str, told: str = "") -> str:
-    """Equal for those who would try the same in vain; `told` is what they go by besides, which the key does not say."""
+    """Return a digest that is equal for attempts that would fail alike; `told` is their input that the key does not
+    have."""
     urls = [index.url for index in settings.indexes]
     places = [urls, settings.asks_default, list(settings.find_links), settings.offline]
     return hashlib.sha256(json.dumps([places, costs.model_dump(mode="json"), tenant, told]).encode()).hexdigest()
 
 
-def write_failure(folder: Path, logs: Path, error: BuildFailed, *, key: str, means: str, ttl_s: float) -> Failure:
+def write_failure(folder: Path, logs: Path, error: BuildFailed, *, key: str, means: str, ttl_s: float) -> FailedBuild:
     """Remember it."""
     path = logs / f"{key}.log" if error.log else None
     if path is not None:
         write_whole(path, error.log.encode("utf-8", "replace")[-LOG_BYTES:], mode=0o600)
     reason = error.message[:_REASON_CHARACTERS]
-    failure = Failure(key=key, means=means, reason=reason, remedy=error.remedy, at=time.time(), ttl_s=ttl_s, log=path)
+    failure = FailedBuild(
+        key=key, means=means, reason=reason, remedy=error.remedy, at=time.time(), ttl_s=ttl_s, log=path
+    )
     write_whole(folder / f"{key}.json", failure.model_dump_json().encode(), mode=0o600)
     return failure
 
 
-def read_failure(path: Path, *, means: str | None = None) -> Failure | None:
-    """What is remembered there of those means, or of any, unless it is too old."""
+def read_failure(path: Path, *, means: str | None = None) -> FailedBuild | None:
+    """Return the failure in this file, of those means or of any, unless it is too old."""
     try:
-        failure = Failure.model_validate_json(path.read_bytes())
+        failure = FailedBuild.model_validate_json(path.read_bytes())
     except (OSError, ValidationError):
         return None
     return failure if failure.is_current() and means in (None, failure.means) else None
 
 
 class FailureMemory:
-    """What failed a moment ago in this store, so that it is not tried again for every caller."""
+    """The recent failures of this store, so that not every caller tries them again."""
 
     def __init__(self, store: Store) -> None:
         self._store = store

@@ -3,8 +3,8 @@
     imported/<digest>.json      a lock, by the requirements and the interpreter that it is the answer for; its time is
                                 that of the last use
 
-They stay in the store like environments do, and their wheels with them, though nothing may have been built from them
-yet: where there is no network, what was brought along cannot be had again.
+Imported locks stay in the store like environments do, and their wheels with them, though nothing may have been built
+from them yet: where there is no network, what was brought along cannot be had again.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class BroughtLock:
-    """One of them."""
+    """An imported lock."""
 
     file: Path
     lock: Lock
@@ -44,7 +44,7 @@ class BroughtLock:
 
 
 def keep_lock(store: Store, lock: Lock) -> None:
-    """Answer with this lock, brought from elsewhere, whoever asks the same for such an interpreter."""
+    """Keep a lock from elsewhere as the answer to equal requests for such an interpreter."""
     place = _place(store, lock.requirements, lock.interpreter)
     with writing("the lock that was brought along"):
         make_folder(place.parent, CLOSED)

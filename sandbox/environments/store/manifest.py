@@ -14,7 +14,7 @@ Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
 
 class Manifest(BaseModel):
-    """What is written down of an environment, beside the list of its files."""
+    """The facts of an environment, next to the list of its files."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -22,7 +22,7 @@ class Manifest(BaseModel):
     key: Digest
     lock: Lock
     interpreter: dict[str, str]
-    """What the interpreter says of itself, as far as it is part of the key, and where it is."""
+    """The interpreter's facts, as far as they are part of the key, and its path."""
     created: AwareDatetime
     builder: str
     """The digest of what built it."""
@@ -31,10 +31,10 @@ class Manifest(BaseModel):
     trees: tuple[Digest, ...]
     """The keys of the package trees it was linked from."""
     modules: tuple[str, ...]
-    """What can be imported from it, at the top level."""
+    """The names that can be imported from it, at the top level."""
     pth: bool
     """Whether packages run code of theirs whenever the interpreter starts."""
     bytes_total: Annotated[int, Field(ge=0)]
-    """What it would take up alone."""
+    """The bytes that it would take up alone."""
     bytes_own: Annotated[int, Field(ge=0)]
-    """What of that it shares with no other environment."""
+    """The bytes that it shares with no other environment."""

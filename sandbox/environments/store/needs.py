@@ -1,5 +1,5 @@
-"""What the environments of a store, and the locks that were brought along, need of its package trees and wheels, and
-what all of that takes up on disk."""
+"""The package trees and wheels that the environments and imported locks of a store need, and the space that all of that
+takes up."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from sandbox.environments.store.store import Store, StoredEnvironment
 
 
-class Needs:
-    """Which trees and wheels the environments and locks that stay refer to, and what all that takes up."""
+class StoreReferences:
+    """The trees and wheels that the remaining environments and locks refer to, and their space."""
 
     def __init__(self, store: Store, environments: Sequence[StoredEnvironment]) -> None:
         self._store = store
@@ -31,33 +31,33 @@ class Needs:
         self._sizes |= {folder.name: disk_usage(folder) for folder in _kept_in(store.wheels)}
 
     def forget(self, environment: StoredEnvironment) -> None:
-        """It does not stay."""
+        """Remove its references."""
         del self._own[environment.key]
         self._users -= Counter(_made_from(environment))
 
     def forget_lock(self, brought: BroughtLock) -> None:
-        """It does not stay."""
+        """Remove its references."""
         self._users -= Counter(brought.wheels)
 
     def bytes_needed(self) -> int:
-        """What is left when everything unneeded is gone."""
+        """Return the bytes that remain when everything unneeded is gone."""
         return sum(self._own.values()) + sum(self._sizes.get(name, 0) for name in self._users)
 
     def bytes_unneeded(self) -> int:
-        """What trees and wheels take up that nobody needs."""
+        """Return the bytes of unneeded trees and wheels."""
         return sum(size for name, size in self._sizes.items() if name not in self._users)
 
     def unneeded(self, folder: Path) -> list[Path]:
-        """Of what is in there."""
+        """Return the unneeded entries of that folder."""
         return [place for place in _kept_in(folder) if place.name not in self._users]
 
     def broken(self) -> list[Path]:
-        """What has the name of an environment and is none."""
+        """Return the folders that have an environment's name and are incomplete."""
         return [self._store.environments / key for key in self._store.broken_keys()]
 
 
 def _kept_in(folder: Path) -> list[Path]:
-    """What has a name in there; with a dot begins what is on its way in."""
+    """Return the entries of that folder; names of unfinished ones begin with a dot."""
     return [place for place in folder.iterdir() if not place.name.startswith(".")]
 
 
@@ -79,7 +79,7 @@ def _tree_bytes(folder: Path) -> int:
 
 
 def disk_usage(folder: Path) -> int:
-    """What a folder and everything below it takes up, in blocks."""
+    """Return the allocated bytes of a folder and all below it."""
     try:
         return bytes_on_disk([folder.lstat(), *(entry.status for entry in walk(folder))])
     except OSError:

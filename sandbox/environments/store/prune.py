@@ -1,13 +1,13 @@
 """Pruning: what is no longer wanted leaves the store, and what anyone still uses or builds does not.
 
-An environment goes when its use lock can be had alone, without waiting: whoever uses one shares that lock. It first
-loses its name, by a rename into a folder of ours, and is taken apart after that, so nobody finds half of one.
+An environment goes when its use lock can be had alone, without waiting: each user shares that lock. The environment
+first loses its name, by a rename into a folder of ours, and is taken apart after that, so no reader finds half of one.
 
 Package trees and wheels go when no environment that stays was made from them, and no lock that was brought along names
-them, and only while nobody builds: a builder counts on what it has just published though nothing refers to it yet. If
-somebody builds, they stay until next time.
+them, and only while no build runs: a builder counts on what it has just published though nothing refers to it yet.
+During a build, they stay until next time.
 
-What requirements came to is forgotten when nobody has asked for so long that hardly anybody counts on it.
+The engine forgets resolutions that were not used for a long time.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from sandbox.environments.disk.locks import locked_file
 from sandbox.environments.disk.paths import remove
 from sandbox.environments.store.failures import read_failure
 from sandbox.environments.store.imported_locks import BroughtLock
-from sandbox.environments.store.needs import Needs, disk_usage, on_the_way_into
+from sandbox.environments.store.needs import StoreReferences, disk_usage, on_the_way_into
 
 if TYPE_CHECKING:
     from sandbox.environments.store.store import Store, StoredEnvironment
@@ -35,17 +35,17 @@ if TYPE_CHECKING:
 _LOGS_KEPT_S: Final = 7 * 86400.0
 _RESOLUTIONS_KEPT_S: Final = 90 * 86400.0
 _ABANDONED_S: Final = 3600.0
-"""How old a lock file or a file that was never finished is when nobody can still be about to use it."""
+"""The age at which a lock file or an unfinished file is surely unused."""
 
 
 @dataclass(frozen=True, slots=True)
 class PruneReport:
-    """What was removed, or would be."""
+    """The report of a prune: what was removed, or would be."""
 
     dry_run: bool
     environments: tuple[str, ...]
     in_use: tuple[str, ...]
-    """Environments that should have gone, and that somebody uses."""
+    """Environments that should have gone, and that are in use."""
     imports: int
     """Locks that were brought along; their wheels go with them, unless an environment needs them."""
     trees: int
@@ -61,7 +61,7 @@ class PruneReport:
 
 @dataclass(slots=True)
 class Sweep:
-    """One prune at work, and what it has done so far."""
+    """A prune at work, and its results so far."""
 
     store: Store
     dry_run: bool
@@ -160,7 +160,7 @@ def prune(
     """See `Store.prune`."""
     sweep = Sweep(store, dry_run)
     sweep.abandoned_work()
-    needs = Needs(store, environments := store.list())
+    needs = StoreReferences(store, environments := store.list())
     kept: list[StoredEnvironment | BroughtLock] = [*environments, *needs.brought]
     for last_used, each in sorted(((each.last_used, each) for each in kept), key=itemgetter(0)):
         is_old = older_than_s is not None and sweep.now - last_used > older_than_s
@@ -188,13 +188,13 @@ def prune(
     )
 
 
-def _drop_unneeded(sweep: Sweep, needs: Needs) -> tuple[int, int, bool]:
-    """Trees and wheels that went, or whether somebody builds. What was never whole goes with them."""
+def _drop_unneeded(sweep: Sweep, needs: StoreReferences) -> tuple[int, int, bool]:
+    """Remove unneeded trees and wheels, and incomplete ones, unless a build runs."""
     store = sweep.store
     with store.aside() as aside, locked_file(store.locks / BUILDERS) as nobody_builds:
         if not nobody_builds:
             return 0, 0, True
-        needs = needs if sweep.dry_run else Needs(store, store.list())  # others may have published meanwhile
+        needs = needs if sweep.dry_run else StoreReferences(store, store.list())  # others may have published meanwhile
         sweep.freed += needs.bytes_unneeded()
         sweep.folders(needs.broken(), aside.folder)
         trees = sweep.folders(needs.unneeded(store.packages), aside.folder)

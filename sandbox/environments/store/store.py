@@ -18,10 +18,10 @@
     └── sandbox-store                    see `signs`
 
 Everything gets its name by one rename, when it is whole, and loses it by one rename, into `building/`, before it is
-taken apart. So whoever is killed, at any moment, leaves nothing under a name that is not whole; what is left under
-`building/` has an owner whose lock is gone, and the next prune removes it.
+taken apart. So a process that is killed, at any moment, leaves nothing under a name that is not whole; what is left
+under `building/` has an owner whose lock is gone, and the next prune removes it.
 
-Somebody may remove all of it while an engine works on it: whoever is about to add something makes it again first.
+All of it may be removed while an engine works on it: an addition makes it again first.
 
 To find an environment takes two `stat`, after it has been read once by this process.
 """
@@ -56,7 +56,7 @@ from sandbox.environments.disk.paths import (
     writing,
 )
 from sandbox.environments.disk.store_marker import SIGN
-from sandbox.environments.store.failures import Failure, read_failure, write_failure
+from sandbox.environments.store.failures import FailedBuild, read_failure, write_failure
 from sandbox.environments.store.manifest import ENVIRONMENT_FORMAT, Manifest
 from sandbox.environments.store.prune import PruneReport, prune
 from sandbox.environments.store.trees import load_intact_tree
@@ -83,12 +83,12 @@ class StoredEnvironment:
 
     key: str
     home: Path
-    """Its folder in the store."""
+    """The folder in the store."""
     manifest: Manifest
 
     @property
     def folder(self) -> Path:
-        """What a box is shown."""
+        """The folder that a box is shown."""
         return self.home / CONTENT
 
     @property
@@ -107,7 +107,7 @@ class _Remembered:
 
 
 class Store:
-    """One store; any number of these, in any number of processes, may work on the same folder."""
+    """A store; any number of these, in any number of processes, may work on the same folder."""
 
     def __init__(self, root: Path | None = None) -> None:
         self.root = (root or default_root()).absolute()
@@ -202,7 +202,7 @@ class Store:
         return None
 
     def _held(self, key: str) -> InUse | None:
-        """Hold its lock; where none can be made because the disk is read-only, nobody can prune it either."""
+        """Hold its lock; where none can be made because the disk is read-only, no process can prune it either."""
         try:
             return self._uses.use(self.locks / f"{key}.use")
         except OSError as error:
@@ -218,7 +218,7 @@ class Store:
         self._touched[key] = now
         try:
             os.utime(self._home(key) / USED)
-        except OSError:  # it is gone, or nothing can be written there
+        except OSError:  # the environment is gone, or the disk is read-only
             del self._touched[key]
 
     def lock(self, key: str) -> KeyLock:
@@ -291,7 +291,7 @@ class Store:
         return (name for name in os.listdir(self.environments) if _KEY.fullmatch(name))
 
     def broken_keys(self) -> Sequence[str]:
-        """The names of those that are not whole: nobody uses them, and whoever builds one again replaces it."""
+        """Return the keys of incomplete environments: no box uses them, and the next build replaces them."""
         return sorted(key for key in self.environment_keys() if self._is_broken(key))
 
     def _is_broken(self, key: str) -> bool:
@@ -300,7 +300,7 @@ class Store:
         return self._read(home, key) is None and os.path.lexists(home)
 
     def show(self, prefix: str) -> StoredEnvironment:
-        """The one environment whose key begins like that; `SpecError` when there is none, or more than one."""
+        """Return the one environment whose key begins like that; `SpecError` if there is not exactly one."""
         keys = self._keys_like(prefix)
         found = [environment for key in keys if (environment := self._read(self.environments / key, key))]
         if len(found) == 1:
@@ -316,8 +316,8 @@ class Store:
         return sorted(key for key in self.environment_keys() if is_one and key.startswith(prefix))
 
     def verify(self, prefix: str) -> VerifyReport:
-        """Read every file of that environment again; nobody prunes it meanwhile, and it does not count as used. Where
-        something differs, package trees that are not what they were are dropped, so that nothing new is made from them.
+        """Read every file of that environment again; no prune removes it meanwhile, and it does not count as used. If
+        something differs, changed package trees are dropped, so that nothing new is made from them.
         """
         keys = self._keys_like(prefix)
         if len(keys) == 1 and self._is_broken(keys[0]):
@@ -344,7 +344,7 @@ class Store:
         try:
             digest = environment.manifest.files
             report = verify(environment.key, environment.folder, environment.home / FILES, digest=digest)
-        except OSError as error:  # what was published can be read by everyone
+        except OSError as error:  # published files are readable by all
             report = VerifyReport(environment.key, files=0, changed=(str(error.filename or CONTENT),))
         if not report.is_intact:
             self._drop_tampered_trees(environment.manifest.trees)
@@ -366,23 +366,23 @@ class Store:
         """Remove the environments of these keys and those not used for that long, then the least recently used until
         the rest fits, and garbage.
 
-        What was imported goes by the same age and size, also when nothing was built from it. Garbage is what none of
-        these needs: package trees, wheels, what dead builders left, and what is outdated.
+        Imported locks go by the same age and size, also when nothing was built from them. Garbage is all that none of
+        these needs: package trees, wheels, leftovers of dead builders, and outdated files.
         """
         return prune(self, keys, older_than_s=older_than_s, max_bytes=max_bytes, dry_run=dry_run)
 
-    def remember_failure(self, key: str, error: BuildFailed, *, means: str = "", ttl_s: float) -> Failure:
+    def remember_failure(self, key: str, error: BuildFailed, *, means: str = "", ttl_s: float) -> FailedBuild:
         """Answer with this for a while, instead of trying again by the same means."""
         self._home(key)
         return write_failure(self.failed, self.logs, error, key=key, means=means, ttl_s=ttl_s)
 
-    def failure(self, key: str, *, means: str = "") -> Failure | None:
+    def failure(self, key: str, *, means: str = "") -> FailedBuild | None:
         """Why that key could not be had by those means a short while ago."""
         self._home(key)
         return read_failure(self.failed / f"{key}.json", means=means)
 
     def forget_failure(self, key: str) -> None:
-        """It works, or is to be tried again."""
+        """Forget the failure: the build works, or may be tried again."""
         (self.failed / f"{key}.json").unlink(missing_ok=True)
 
 

@@ -1,4 +1,4 @@
-"""What is known of a package tree: one wheel, unpacked and compiled, verified, and the engine's own."""
+"""The facts of a package tree: one wheel, unpacked and compiled, verified, and the engine's own."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TREE_DOCUMENT: Final = "tree.json"
 
 
 class TreeFacts(BaseModel):
-    """What is written down of a tree, beside the list of its files."""
+    """The facts of a tree, next to the list of its files."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -25,11 +25,11 @@ class TreeFacts(BaseModel):
     wheel: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
     """The SHA-256 of the wheel it was unpacked from."""
     modules: tuple[str, ...]
-    """What can be imported from it, at the top level."""
+    """The names that can be imported from it, at the top level."""
     has_path_files: bool
     """Whether it has `.pth` files, which run code whenever the interpreter starts."""
     prefix_files: tuple[str, ...]
-    """Files that belong beside `lib`: scripts in `bin`, and such as manual pages; the others are modules."""
+    """Files that belong next to `lib`: scripts in `bin`, and such as manual pages; the others are modules."""
     bytes_on_disk: Annotated[int, Field(ge=0)]
     files: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
     """The digest of the list of files."""

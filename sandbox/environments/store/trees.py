@@ -8,8 +8,8 @@
 
 A tree belongs to the engine and is read-only; boxes never see it by this name, and never writable by any other.
 
-Whether it is still what was published is not asked of a tree that is used again, unless the policy wants it to be. One
-that turns out to be something else loses its name, and its wheel is unpacked anew.
+The engine reads a tree again before each use only if the policy wants that. A tree that differs from what was published
+loses its name, and its wheel is unpacked anew.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def load_intact_tree(store: Store, key: str) -> TreeReport | None:
 
 
 def _is_intact(tree: TreeReport, key: str) -> bool:
-    """Whether all that is linked from it is as it was; nobody looks at what else there may be."""
+    """Whether all files that are linked from it are as they were; other files are not read."""
     try:
         found = verify(key, tree.folder, tree.folder.parent / FILES, digest=tree.facts.files)
     except OSError:

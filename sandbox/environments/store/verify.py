@@ -1,7 +1,7 @@
 """Verifying: is every file of an environment, or of a package tree, what it was when it was published?
 
-Modes and folders count, too. What others may write to can be changed after it was looked at, and an empty folder among
-modules can be imported.
+Modes and folders count, too. A file that others may write to can be changed after it was read, and an empty folder
+among modules can be imported.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _MODES: Final = {"file": READ_ONLY & 0o444, "program": READ_ONLY}
 
 @dataclass(frozen=True, slots=True)
 class VerifyReport:
-    """What differs, by the names of files and folders below the environment's folder."""
+    """The changed files and folders, by their paths below the environment's folder."""
 
     key: str
     files: int
@@ -32,7 +32,7 @@ class VerifyReport:
     missing: tuple[str, ...] = ()
     extra: tuple[str, ...] = ()
     modes: tuple[str, ...] = ()
-    """What may be written to, or may not be read, other than when it was published."""
+    """The files and folders with other modes than when they were published."""
     is_whole: bool = True
     """Whether it is an environment at all: one that is not is never used, and is built again when it is wanted."""
 

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.spinner import Spinner
 
 from sandbox.cli.build_progress import Step, build_progress, drawn
-from sandbox.environments.progress import Progress, nobody
+from sandbox.environments.progress import Progress, ignore_progress
 from tests.checkout import ROOT
 
 BUILD: Final = (
@@ -67,7 +67,7 @@ def test_a_file_gets_one_line_for_each_stage(capfd: pytest.CaptureFixture[str]) 
 
 def test_quiet_output_prints_nothing(capfd: pytest.CaptureFixture[str]) -> None:
     with build_progress(is_shown=False) as tell:
-        assert tell is nobody
+        assert tell is ignore_progress
     assert capfd.readouterr() == ("", "")
 
 

@@ -20,7 +20,7 @@ from uv import find_uv_bin
 
 from sandbox.environments.builds.ingest import adopt_tree
 from sandbox.environments.builds.linking import link_tree
-from sandbox.environments.disk.file_inventory import list_digest, take_stock
+from sandbox.environments.disk.file_inventory import list_digest, take_inventory
 from sandbox.environments.lock import Lock, LockedPackage
 from sandbox.environments.store.manifest import Manifest
 from sandbox.environments.store.store import Store, StoredEnvironment
@@ -142,7 +142,7 @@ def publish_environment(
             for tree in (trees or {}).values()
             for file in link_tree(tree, content / SITE, content, copy=copy).files
         ]
-        stock = take_stock(content, known=linked)
+        stock = take_inventory(content, known=linked)
         manifest = manifest_of(
             key,
             lock=Lock(requirements=(), interpreter=INTERPRETER, packages=packages),

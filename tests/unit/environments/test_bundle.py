@@ -25,7 +25,7 @@ from sandbox.environments.disk.file_inventory import list_digest
 from sandbox.environments.indexes.settings import Index, IndexSettings
 from sandbox.environments.interpreters.host import own_interpreter
 from sandbox.environments.lock import Lock, LockedPackage
-from sandbox.environments.resolution.request import Question, Resolution, remember, remembered
+from sandbox.environments.resolution.request import Resolution, ResolveRequest, remember, remembered
 from sandbox.environments.store.manifest import Manifest
 from sandbox.environments.store.store import Store
 from sandbox.errors import EnvironmentTampered, EnvironmentUnavailable, ResolutionFailed, SpecError
@@ -77,8 +77,8 @@ def _place(store: Store, package: LockedPackage) -> Path:
     return store.wheels / package.sha256 / package.wheel
 
 
-def _question(lock: Lock, *, offline: bool = True, supply: Supply | None = None) -> Question:
-    return Question(
+def _question(lock: Lock, *, offline: bool = True, supply: Supply | None = None) -> ResolveRequest:
+    return ResolveRequest(
         requirements=lock.requirements,
         interpreter=own_interpreter(),
         supply=supply or Supply(),

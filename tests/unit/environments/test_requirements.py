@@ -11,8 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from packaging.requirements import Requirement
 
-from sandbox.environments.resolution.requirement_syntax import LONGEST
-from sandbox.environments.resolution.requirements import MOST, SupplyRules, excluded_by_marker, read_requirements
+from sandbox.environments.resolution.requirement_syntax import MAX_LENGTH
+from sandbox.environments.resolution.requirements import (
+    MAX_REQUIREMENTS,
+    SupplyRules,
+    excluded_by_marker,
+    read_requirements,
+)
 from sandbox.environments.resolution.version_ranges import contradict_each_other
 from sandbox.errors import EnvironmentUnavailable, RequirementRefused
 from tests.processor_time import within
@@ -179,7 +184,7 @@ REFUSED: Final[dict[str, str]] = {
     "requests\u2028--pre": "U+2028",
     "\ud800": "U+D800",
     "requests\N{NO-BREAK SPACE}": "U+00A0",
-    "a" * (LONGEST + 1): "longer than",
+    "a" * (MAX_LENGTH + 1): "longer than",
     "a" * 300: "256 characters",
     "a" + "[" + "(" * 500: "parentheses",
     "a; " + "(" * 100 + "os_name == 'a'" + ")" * 100: "parentheses",
@@ -251,12 +256,12 @@ def test_a_refusal_is_short_and_harmless_on_a_terminal(text: str) -> None:
         ({"name": "a" * 5000}, "more than"),
         ({"name": "a", "version": 1.2}, "`version` that is not text"),
         ({"name": "a", "version": True}, "`version` that is not text"),
-        ({"name": "a", "version": "*"}, "`version` that is none"),
-        ({"name": "a", "version": "latest"}, "`version` that is none"),
-        ({"name": "a", "version": "^1.2"}, "`version` that is none"),
-        ({"name": "a", "version": "1.2; os_name == 'nt'"}, "`version` that is none"),
-        ({"name": "a", "version": "@ https://host.example/a.whl"}, "`version` that is none"),
-        ({"name": "a", "version": "1\n--pre"}, "`version` that is none"),
+        ({"name": "a", "version": "*"}, "malformed `version`"),
+        ({"name": "a", "version": "latest"}, "malformed `version`"),
+        ({"name": "a", "version": "^1.2"}, "malformed `version`"),
+        ({"name": "a", "version": "1.2; os_name == 'nt'"}, "malformed `version`"),
+        ({"name": "a", "version": "@ https://host.example/a.whl"}, "malformed `version`"),
+        ({"name": "a", "version": "1\n--pre"}, "malformed `version`"),
         ({"name": "a", "version": "===1"}, "==="),
         ({"name": "a", "version": "9" * 5000}, "more than"),
         ({"name": "a", "extras": 5}, "`extras`"),
@@ -266,9 +271,9 @@ def test_a_refusal_is_short_and_harmless_on_a_terminal(text: str) -> None:
         ({"name": "a", "extras": ["x"] * 5000}, "`extras`"),
         ({"name": "a", "marker": 5}, "`marker` that is not text"),
         ({"name": "a", "marker": "nonsense"}, "not a requirement"),
-        ({"name": "a", "specifier": "1"}, "none of the keys"),
-        ({"name": "a", 5: "1"}, "none of the keys"),
-        ({"name": "a", "url": ADDRESS}, "none of the keys"),
+        ({"name": "a", "specifier": "1"}, "not among the keys"),
+        ({"name": "a", 5: "1"}, "not among the keys"),
+        ({"name": "a", "url": ADDRESS}, "not among the keys"),
         (None, "neither text nor an object"),
         (5, "neither text nor an object"),
         (b"requests", "neither text nor an object"),
@@ -295,9 +300,9 @@ def test_an_empty_list_is_accepted() -> None:
 
 
 def test_too_many_are_refused() -> None:
-    assert len(read(*(f"a{number}" for number in range(MOST)))) == MOST
-    with pytest.raises(RequirementRefused, match=f"at most {MOST}"):
-        read(*["a"] * (MOST + 1))
+    assert len(read(*(f"a{number}" for number in range(MAX_REQUIREMENTS)))) == MAX_REQUIREMENTS
+    with pytest.raises(RequirementRefused, match=f"at most {MAX_REQUIREMENTS}"):
+        read(*["a"] * (MAX_REQUIREMENTS + 1))
 
 
 def test_order_and_spelling_do_not_matter() -> None:
@@ -396,7 +401,7 @@ def test_all_problems_are_reported_at_once() -> None:
 
 
 def test_a_flood_of_problems_is_reported_in_a_screenful() -> None:
-    message = refusal(*["$" * 900] * MOST)
+    message = refusal(*["$" * 900] * MAX_REQUIREMENTS)
     assert len(message.splitlines()) < 30
     assert len(message) < 10_000
     assert "more" in message
@@ -575,5 +580,10 @@ def test_letter_case_never_matters(text: str) -> None:
 )
 def test_a_long_text_is_judged_quickly(unit: str) -> None:
     with within(1):
-        for text in (unit * (LONGEST // len(unit)), f"a; {unit * 300}"[:LONGEST], "a" + unit * 300, unit * 1_000_000):
+        for text in (
+            unit * (MAX_LENGTH // len(unit)),
+            f"a; {unit * 300}"[:MAX_LENGTH],
+            "a" + unit * 300,
+            unit * 1_000_000,
+        ):
             _read_or_refused([text])

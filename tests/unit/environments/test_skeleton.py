@@ -13,7 +13,7 @@ from typing import Final
 
 import pytest
 
-from sandbox.environments.disk.file_inventory import StoredFile, take_stock
+from sandbox.environments.disk.file_inventory import StoredFile, take_inventory
 from sandbox.environments.interpreters.host import own_interpreter
 from sandbox.environments.interpreters.skeleton import (
     begin_skeleton,
@@ -35,7 +35,7 @@ def _made(folder: Path) -> tuple[StoredFile, ...]:
     content = folder / f"content-{len(list(folder.iterdir()))}"
     make_skeleton(own_interpreter(), kept_in=folder / "kept", folder=content)
     assert (content / SITE).is_dir()
-    return take_stock(content).files
+    return take_inventory(content).files
 
 
 @pytest.fixture(scope="module")
@@ -65,13 +65,13 @@ def test_files_for_installers_are_added_before_virtualenv_and_stay(
     try:
         content.mkdir(mode=0o755)
         begin_skeleton(own_interpreter(), content)
-        begun = take_stock(content).files
+        begun = take_inventory(content).files
         assert {file.path for file in begun} == {"bin/python", "pyvenv.cfg"}
         assert set(begun) < set(plain)
         for aside in ("first", "second"):  # made, and copied
             kept = tmp_path / "kept"
             finish_skeleton(own_interpreter(), content, kept_in=kept, aside=tmp_path / aside)
-            assert take_stock(content).files == plain
+            assert take_inventory(content).files == plain
     finally:
         os.umask(before)
     modes = {path.stat().st_mode & 0o777 for path in content.rglob("*") if path.is_dir() and not path.is_symlink()}
@@ -164,7 +164,7 @@ def test_an_engine_found_through_a_variable_makes_a_skeleton(plain: tuple[Stored
         command, env={**os.environ, "PYTHONPATH": places}, capture_output=True, text=True, check=False, timeout=100
     )
     assert answer.returncode == 0, answer.stderr
-    assert take_stock(tmp_path / "content").files == plain
+    assert take_inventory(tmp_path / "content").files == plain
 
 
 _NO_PROGRAM: Final = """

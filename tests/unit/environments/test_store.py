@@ -606,13 +606,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from sandbox.environments.lock import Lock
 from sandbox.environments.store.manifest import Manifest
-from sandbox.environments.disk.file_inventory import list_digest, take_stock
+from sandbox.environments.disk.file_inventory import list_digest, take_inventory
 from sandbox.environments.store.store import Store
 store = Store(Path(sys.argv[1]) / "store")
 with store.new_building_folder() as building:
     (building.folder / "environment" / "deep" / "deeper").mkdir(parents=True)
     (building.folder / "environment" / "deep" / "deeper" / "file").write_text("text")
-    stock = take_stock(building.folder / "environment")
+    stock = take_inventory(building.folder / "environment")
     manifest = Manifest(key="a" * 64, lock=Lock(requirements=(), interpreter="cp311", packages=()), interpreter={},
         created=datetime.now(UTC), builder="b", files=list_digest(stock.files), trees=(), modules=(), pth=False,
         bytes_total=stock.bytes_total, bytes_own=stock.bytes_own)

@@ -17,7 +17,14 @@ import pytest
 
 from sandbox.environments.builds.ingest import TreeCaps, adopt_tree
 from sandbox.environments.builds.linking import link_tree
-from sandbox.environments.disk.file_inventory import StoredFile, digests, list_digest, read_list, take_stock, write_list
+from sandbox.environments.disk.file_inventory import (
+    StoredFile,
+    digests,
+    list_digest,
+    read_list,
+    take_inventory,
+    write_list,
+)
 from sandbox.environments.store.store import Store
 from sandbox.environments.store.tree_report import TreeFacts, TreeReport
 from sandbox.environments.store.trees import load_tree, publish_tree
@@ -465,7 +472,7 @@ def test_linked_files_are_those_of_the_tree(tree: TreeReport, tmp_path: Path) ->
     assert os.path.samefile(site / "gadget/parts/wheel.py", tree.folder / "gadget/parts/wheel.py")
     assert os.path.samefile(prefix / "bin/turn", tree.folder / "bin/turn")
     assert linked.copied_bytes == 0
-    assert take_stock(tmp_path / "environment").files == tuple(sorted(linked.files, key=lambda file: file.path))
+    assert take_inventory(tmp_path / "environment").files == tuple(sorted(linked.files, key=lambda file: file.path))
 
 
 def test_copies_are_independent_files(tree: TreeReport, tmp_path: Path) -> None:
@@ -474,7 +481,7 @@ def test_copies_are_independent_files(tree: TreeReport, tmp_path: Path) -> None:
     assert not os.path.samefile(site / "single.py", tree.folder / "single.py")
     assert stat.S_IMODE((site / "single.py").stat().st_mode) == 0o444
     assert linked.copied_bytes == sum(file.size for file in tree.files)
-    assert take_stock(tmp_path / "environment").files == tuple(sorted(linked.files, key=lambda file: file.path))
+    assert take_inventory(tmp_path / "environment").files == tuple(sorted(linked.files, key=lambda file: file.path))
 
 
 def test_a_file_system_without_links_gets_copies(tree: TreeReport) -> None:
@@ -568,7 +575,7 @@ def _large_tree(folder: Path, *, folders: int, files: int) -> TreeReport:
         (folder / f"large/part{number}").mkdir(parents=True)
         for name in range(files):
             (folder / f"large/part{number}/module{name}.py").write_bytes(b"x")
-    listed = take_stock(folder).files
+    listed = take_inventory(folder).files
     facts = TreeFacts(
         name="large",
         version="1",

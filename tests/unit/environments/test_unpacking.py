@@ -13,12 +13,12 @@ from typing import Final
 import pytest
 
 from sandbox.environments import bare_environment
-from sandbox.environments.build_context import Means
+from sandbox.environments.build_context import BuildContext
 from sandbox.environments.build_jobs import Job, JobEnd
 from sandbox.environments.builds.plan import Plan
 from sandbox.environments.builds.unpacking import Meter, Unpacking
-from sandbox.environments.builds.workspace import Keep, open_bench
-from sandbox.environments.disk.file_inventory import take_stock, write_list
+from sandbox.environments.builds.workspace import Keep, open_workspace
+from sandbox.environments.disk.file_inventory import take_inventory, write_list
 from sandbox.environments.interpreters.host import own_interpreter
 from sandbox.environments.interpreters.skeleton import site_folder
 from sandbox.environments.lock import Lock, LockedPackage
@@ -74,7 +74,7 @@ async def _unpacking(
     (wheel,) = index.wheels()
     package = LockedPackage(name="wanted", version="1.0", wheel=wheel.name, sha256=sha256_of(wheel))
     own = own_interpreter()
-    means = Means(
+    means = BuildContext(
         interpreter=own,
         settings=index.settings(),
         policy=load("packages"),
@@ -87,15 +87,15 @@ async def _unpacking(
     resolution = Resolution(lock=lock, origins={package.sha256: f"{index.root}/files/{package.wheel}"})
     store = Store(folder / "store")
     _keep_skeleton(store.root / "skeletons" / own.digest[:32])
-    async with open_bench(means, store=store, workshop=boxes, keep_skeleton=keep_skeleton) as bench:
-        yield Unpacking(Plan("0" * 64, resolution, means), [package], bench, store.wheels, boxes.tell)
+    async with open_workspace(means, store=store, jobs=boxes, keep_skeleton=keep_skeleton) as workspace:
+        yield Unpacking(Plan("0" * 64, resolution, means), [package], workspace, store.wheels, boxes.tell)
 
 
 def _keep_skeleton(kept: Path) -> None:
     """Write a skeleton with next to nothing in it."""
     (kept / "content" / site_folder(own_interpreter())).mkdir(parents=True, exist_ok=True)
     (kept / "content" / "pyvenv.cfg").touch()
-    (kept / "files").write_text(write_list(take_stock(kept / "content").files))
+    (kept / "files").write_text(write_list(take_inventory(kept / "content").files))
 
 
 def _run(index: LocalIndex, boxes: _Boxes, folder: Path) -> list[str]:
@@ -187,7 +187,7 @@ def _run_ahead(index: LocalIndex, boxes: _Boxes, folder: Path) -> list[str]:
 
     async def unpacked() -> list[str]:
         async with _unpacking(index, boxes, folder) as unpacking:
-            unpacking.bench.begin()
+            unpacking.workspace.begin()
             await asyncio.to_thread(boxes.is_over.wait, PATIENCE_S)
             return [place.name for place in (await unpacking.run()).wheels.values()]
 
@@ -211,7 +211,7 @@ def test_an_unused_workspace_leaves_neither_a_box_nor_a_folder(index: LocalIndex
     async def unused() -> tuple[int, list[Path]]:
         boxes = _Waiting()
         async with _unpacking(index, boxes, tmp_path) as unpacking:
-            unpacking.bench.begin()
+            unpacking.workspace.begin()
             await boxes.is_open.wait()
         return boxes.are_gone, list((tmp_path / "store" / "building").iterdir())
 
@@ -235,11 +235,11 @@ def test_a_workspace_with_an_abandoned_box_unpacks_in_another(index: LocalIndex,
     async def unpacked() -> tuple[int, int]:
         boxes = _Second()
         async with _unpacking(index, boxes, tmp_path) as unpacking:
-            unpacking.bench.begin()
+            unpacking.workspace.begin()
             await boxes.first.is_open.wait()
             boxes.is_over.set()
             for _ in range(2):
-                unpacking.bench.give_up()
+                unpacking.workspace.give_up()
                 await asyncio.sleep(0)
             await unpacking.run()
             return boxes.first.are_gone, len(boxes.folders)
@@ -250,18 +250,18 @@ def test_a_workspace_with_an_abandoned_box_unpacks_in_another(index: LocalIndex,
 def test_a_workspace_that_failed_ahead_fails_its_user_only(index: LocalIndex, tmp_path: Path) -> None:
     async def used(*, is_used: bool) -> None:
         async with _unpacking(index, _Waiting(), tmp_path, keep_skeleton=_impossible) as unpacking:
-            unpacking.bench.begin()
+            unpacking.workspace.begin()
             await asyncio.sleep(0)
             if is_used:
                 await unpacking.run()
 
     asyncio.run(used(is_used=False))
-    with pytest.raises(BuildFailed, match="no room on the bench"):
+    with pytest.raises(BuildFailed, match="no room on the workspace"):
         asyncio.run(used(is_used=True))
 
 
 async def _impossible() -> None:
-    raise BuildFailed("no room on the bench")
+    raise BuildFailed("no room on the workspace")
 
 
 def test_unpacking_is_reported_after_the_last_download_only() -> None:

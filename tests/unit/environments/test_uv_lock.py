@@ -12,7 +12,7 @@ from sandbox.environments.build_jobs import JobEnd
 from sandbox.environments.indexes.local_places import LocalPlaces, lay_out
 from sandbox.environments.indexes.settings import Index, IndexSettings
 from sandbox.environments.interpreters.host import own_interpreter
-from sandbox.environments.resolution.request import Question
+from sandbox.environments.resolution.request import ResolveRequest
 from sandbox.environments.resolution.uv_lock import index_options, index_variables, locked_wheel, read_answer
 from sandbox.errors import IndexRefused, IndexUnavailable, ResolutionFailed
 from sandbox.policy import load
@@ -22,8 +22,8 @@ URL: Final = "https://index.test/simple"
 SECRET: Final = "hunter2"
 
 
-def _question(**settings: Any) -> Question:
-    return Question(
+def _question(**settings: Any) -> ResolveRequest:
+    return ResolveRequest(
         requirements=("wanted",),
         interpreter=own_interpreter(),
         supply=load("default").supply,

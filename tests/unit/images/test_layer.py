@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sandbox.environments.disk.file_inventory import list_digest, take_stock
+from sandbox.environments.disk.file_inventory import list_digest, take_inventory
 from sandbox.errors import EnvironmentTampered, EnvironmentUnavailable
 from sandbox.images.layer import Layer
 
@@ -31,7 +31,7 @@ def folder(tmp_path: Path) -> Path:
 
 def layer(folder: Path) -> Iterator[bytes]:
     """Return the layer of an environment whose manifest lists the present files."""
-    return iter(Layer(folder, place="environment", files=list_digest(take_stock(folder).files)))
+    return iter(Layer(folder, place="environment", files=list_digest(take_inventory(folder).files)))
 
 
 def members(archive: bytes) -> dict[str, tarfile.TarInfo]:
