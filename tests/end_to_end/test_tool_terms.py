@@ -119,7 +119,7 @@ ALONE = asking(enable_parallel_execution=False)
     ],
     ids=["said in the block", "said by the decorator", "of two tenants", "allowed", "not said"],
 )
-def test_calls_of_a_tool_that_is_not_to_run_beside_itself_go_one_after_another(
+def test_calls_of_a_tool_that_is_not_to_run_during_itself_go_one_after_another(
     source: str, tenants: tuple[str, str], begun: int
 ) -> None:
     assert virtual_time.run(_begun_of_two(source, tenants=tenants)) == (begun, 2)

@@ -13,7 +13,7 @@ from tests.escape.engines import Engine, engine_of_ours, engine_without_root
 
 @pytest.fixture(scope="module")
 def sandbox() -> Iterator[Sandbox]:
-    """One engine with real boxes, as whoever runs the tests."""
+    """Return an engine with real boxes, as the user of the tests."""
     with Sandbox() as engine:
         yield engine
 

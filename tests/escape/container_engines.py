@@ -59,17 +59,17 @@ class Besieged:
         return self.loop.run(self.engine.run(source, args, **fields))
 
     def value(self, source: str, args: dict[str, Any] | None = None, **fields: Any) -> Any:
-        """What one call returned; an attack that breaks by itself proves nothing."""
+        """Return the value of a call, which must succeed: an attack that breaks by itself proves nothing."""
         outcome = self.run(source, args, **fields)
         assert outcome.status is Status.OK, outcome.error
         return outcome.value
 
     def serves(self) -> None:
-        """The next call is nobody's victim."""
+        """Assert that the next call is unharmed."""
         assert self.value(SERVE) == "served"
 
     def attack(self, attack: Attack) -> AttackFinding:
-        """What came of a shipped attack."""
+        """Return the finding about a shipped attack."""
         return self.loop.run(self._attacked(attack))
 
     async def _attacked(self, attack: Attack) -> AttackFinding:
@@ -79,14 +79,14 @@ class Besieged:
 
 @pytest.fixture(scope="module")
 def opened(docker_daemon: str, base_image: BaseImage) -> Iterator[Callable[[Variant], Besieged]]:
-    """One engine of each variant for all attacks of a module, opened when it is first asked for."""
+    """Return a function that opens an engine of each variant once, for all attacks of a module."""
     with _sieges(docker_daemon) as open_once:
         yield open_once
 
 
 @pytest.fixture
 def box(request: pytest.FixtureRequest, opened: Callable[[Variant], Besieged]) -> Besieged:
-    """One of the variants that a test is for, with its engine."""
+    """Return an engine of a test's variant."""
     return opened(request.param)
 
 

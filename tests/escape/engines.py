@@ -1,4 +1,4 @@
-"""Engines to attack: one of whoever runs the tests, and one of a user that owns nothing here.
+"""Engines to attack: one of the tests' user, and one of a user that owns nothing here.
 
 As root a box has a user of its own and the kernel's control groups; without root it runs as the engine's own user, and
 usually without groups, so other walls have to hold. An attack that matters is therefore tried on both, by asking for
@@ -28,7 +28,7 @@ class Asked(Protocol):
 
 
 class Engine:
-    """What an attack needs of an engine."""
+    """The methods of an engine that attacks need."""
 
     def __init__(self, ask: Asked) -> None:
         self._ask = ask
@@ -38,21 +38,20 @@ class Engine:
         return self._ask(None, call(source, args, **fields))[1]
 
     def value(self, source: str, args: dict[str, Any] | None = None, **fields: Any) -> Any:
-        """What one call returned; an attack that breaks by itself proves nothing."""
+        """Return the value of a call, which must succeed: an attack that breaks by itself proves nothing."""
         outcome = self.run(source, args, **fields)
         assert outcome.status == "ok", outcome.error
         return outcome.value
 
-    def run_beside(self, first: Call, then: Call) -> tuple[str, Outcome]:
-        """The outcome of a call that ran while `first`, having printed something, went on; and what that printed. They
-        are in one box, which is where a neighbour is nearest."""
+    def run_during(self, first: Call, then: Call) -> tuple[str, Outcome]:
+        """Run a call in the same box while `first` runs; return the output of `first` and the outcome of the call."""
         said, outcome = self._ask(first, then)
         assert outcome.timing.path == "warm", "it ran in another box: this test can tell nothing"
         return said, outcome
 
 
 def call(source: str, args: dict[str, Any] | None = None, **fields: Any) -> Call:
-    """One call as a value."""
+    """The fields of a call as a value."""
     return {"source": source, "args": args or {}, **fields}
 
 
@@ -95,7 +94,7 @@ with Sandbox() as engine:
 
 @contextmanager
 def engine_without_root(python: Path) -> Iterator[Engine]:
-    """An engine in a process of its own, as nobody."""
+    """An engine in a process of its own, without privileges."""
     with engine_of(str(python), "-I", cwd="/", **AS_NOBODY) as (engine, _):
         yield engine
 

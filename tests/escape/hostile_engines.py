@@ -171,7 +171,7 @@ class Running:
         assert self._has_printed.wait(PATIENCE_S), "the call prints nothing"
 
     def outcome(self) -> Outcome:
-        """Wait for the outcome; `Refused` where there is none."""
+        """Wait for the outcome; raise `Refused` without one."""
         assert self._has_ended.wait(PATIENCE_S), "the call does not end"
         if "error" in self._end:
             raise Refused(**self._end["error"])
@@ -234,7 +234,7 @@ class HostileEngine:
 
 @dataclass(frozen=True, slots=True)
 class Ground:
-    """What all engines of a module have in common."""
+    """The settings that all engines of a module share."""
 
     folder: Path
     token: str

@@ -1,4 +1,4 @@
-"""One hostile package in many modes, each as a wheel whose code runs on import, or by a `.pth` line when Python starts.
+"""A hostile package in many modes, each as a wheel whose code runs on import, or by a `.pth` line when Python starts.
 
 The package cooperates with the tests in what proves that an attack ran, and in nothing else:
 
@@ -25,7 +25,7 @@ _FORMS: Final[tuple[Form, ...]] = ("import", "pth", "sitecustomize")
 EXIT_CODE: Final = 37
 EXEC_CODE: Final = 38
 FORK_FAILURE_CODE: Final = 71
-"""What the runner itself exits with when the kernel has no process for a call."""
+"""The runner's own exit code when the kernel refuses a process for a call."""
 SURVIVOR: Final = "srv"
 HANGING: Final = "hng"
 HOLDER: Final = "mem"
@@ -187,7 +187,7 @@ def probe():
                 replaced.append(key)
     return replaced
 """,
-    # What the runner says on its descriptors is said by the package, and what it hears is read and kept.
+    # The package speaks on the runner's descriptors, and reads and keeps the incoming bytes.
     "forges": """
 def forged_words():
     def message(**fields):
@@ -286,7 +286,7 @@ def probe():
 def later():
     return {"gained": reach(), "natively": reach_natively()}
 """,
-    # Processes that outlive whoever started them: spinners, sleepers, zombies, orphans.
+    # Processes that outlive their parents: spinners, sleepers, zombies, orphans.
     "survives": """
 def multiply():
     if os.fork() == 0:
@@ -311,7 +311,7 @@ def probe():
         os._exit(0)
     return left
 """.replace("{survivor!r}", repr(SURVIVOR)),
-    # What acts when the import is long over: timers, signal handlers, hooks of fork and exit, in Python and in C.
+    # Code that acts after the import: timers, signal handlers, hooks of fork and exit, in Python and in C.
     "lurks": """
 CHILD_HOOK = ctypes.CFUNCTYPE(None)
 
@@ -513,7 +513,7 @@ def probe():
     every = struct.pack("qqqq", 0, 5_000_000, 0, 5_000_000)
     return "done" if libc.syscall(NUMBERS["timer_settime"], timer, 0, every, None) == 0 else "refused"
 """,
-    # What this process is handed for one call is kept, and used against that call when the next one is made.
+    # Keep the inputs of one call, and use them against that call during the next one.
     "robs": """
 REPLY = json.dumps({"kind": "value", "value": FORGED, "warnings": []}).encode()
 RECORD = struct.pack(">I", len(REPLY)) + REPLY
@@ -794,7 +794,7 @@ def _fill(code: str) -> str:
 
 
 def _build_native(folder: Path) -> bytes:
-    """Compile the library. It calls the kernel by itself, so that it loads into every Python of this machine's kind."""
+    """Compile the library, which calls the kernel itself and so loads into every Python of this machine's kind."""
     debian.require("gcc")
     source, library = folder / "native.c", folder / "native.so"
     source.write_text(_NATIVE)

@@ -1,4 +1,4 @@
-"""Engines on the near side of an outside of the tests' own (see `tests.outside`), as root and as nobody."""
+"""Engines on the near side of an outside of the tests' own (see `tests.outside`), as root and without root."""
 
 from __future__ import annotations
 
@@ -34,16 +34,18 @@ def engine_of_root(world: Outside) -> Iterator[Engine]:
 
 
 @pytest.fixture(scope="module")
-def engine_of_nobody(world: Outside, unprivileged_python: Path) -> Iterator[Engine]:
+def engine_without_root(world: Outside, unprivileged_python: Path) -> Iterator[Engine]:
     command = (*world.inside("--setuid", str(NOBODY), "--setgid", str(NOBODY)), str(unprivileged_python), "-I")
     with engine_of(*command, cwd="/") as (engine, _):
         yield engine
 
 
-@pytest.fixture(params=["engine_of_root", "engine_of_nobody"])
+@pytest.fixture(params=["engine_of_root", "engine_without_root"])
 def engine(request: pytest.FixtureRequest, engine_of_root: Engine) -> Engine:
     """Each of the two in turn."""
-    found: Engine = engine_of_root if request.param == "engine_of_root" else request.getfixturevalue("engine_of_nobody")
+    found: Engine = (
+        engine_of_root if request.param == "engine_of_root" else request.getfixturevalue("engine_without_root")
+    )
     return found
 
 

@@ -1,4 +1,4 @@
-"""What the kernel shows on the host of a process inside a box, compared with what a receipt says of it.
+"""The kernel's view of a process inside a box, from the host, compared with the receipt.
 
 Nothing here asks a box. A tool that waits is found by the signals that it blocks (`SigBlk` in `/proc/<pid>/status`),
 processes that a package left by their name, and what belongs to an engine by descent and by the user ids of its boxes.
@@ -33,10 +33,10 @@ _LIMITS: Final = {"open_files": "Max open files", "file_size": "Max file size"}
 _MEMORY: Final = ("memory.limit_in_bytes", "memory.max")
 _GROUPS: Final = Path("/sys/fs/cgroup")
 ALLOWANCE: Final = (4 << 20) + (32 << 20)
-"""What the engine adds to a call's memory for its guard, and in a container for the runner."""
+"""The engine's addition to a call's memory for its guard, and in a container for the runner."""
 _KCMP: Final = {"x86_64": 312, "aarch64": 272}
 _SHARED_BY_PROCESSES: Final = {"memory": 1, "descriptors": 2, "folders": 3}
-"""What the system call `kcmp` compares, by the number of its kind."""
+"""The kinds of objects that the system call `kcmp` compares."""
 PAUSE_S: Final = 0.02
 
 
@@ -169,7 +169,7 @@ def _shared_memory(pid: int) -> Iterator[str]:
 
 
 def shared_with(pid: int, other: int) -> list[str]:
-    """What two processes have in common that no fork leaves in common."""
+    """Return the objects that two processes share although no fork leaves them shared."""
     libc, number = ctypes.CDLL(None), _KCMP[os.uname().machine]
     return [name for name, kind in _SHARED_BY_PROCESSES.items() if libc.syscall(number, pid, other, kind, 0, 0) == 0]
 
@@ -251,7 +251,7 @@ def wait_until(condition: Callable[[], bool], *, within: float) -> bool:
 
 
 def complaints(receipt: Receipt, seen: Seen, *, engine: int) -> list[str]:
-    """What a receipt says that is not so."""
+    """Return the false claims of a receipt."""
     found = [f"{name}: {detail}" for name, detail in _about_layers(receipt, seen, engine=engine) if detail]
     return found + [f"limit {name}: {detail}" for name, detail in _about_limits(receipt, seen) if detail]
 

@@ -1,8 +1,8 @@
-"""Source distributions that attack whoever builds them.
+"""Source distributions that attack their builder.
 
 Each has a build backend of its own, so that nothing of any index is needed to build it, and makes the wheel that was
-asked for unless the attack is to make something else. What the attack returns ends up in the package as `REPORT`, where
-a tool that requires the package finds it: an attack that never ran has no report.
+asked for unless the attack is to make something else. The result of the attack ends up in the package as `REPORT`,
+where a tool that requires the package finds it: an attack that never ran has no report.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Sources that attack the box they are built in, and wheels that attack the box they are used in.
 
-Whoever allows builds from source runs what strangers wrote: whatever that tries, the host, the store and other tenants
-are none of its business, and what comes out is the wheel that was asked for, or an error that says what happened.
+A build from source runs the code of strangers: the code must not reach the host, the store and other tenants, and the
+result is the requested wheel, or an error that describes the problem.
 """
 
 from __future__ import annotations
@@ -79,14 +79,14 @@ def _machine(index: LocalIndex, links: Path) -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def sandbox(folder: Path) -> Iterator[Sandbox]:
-    """One engine whose store is the module's own."""
+    """Return an engine with a store for this module."""
     with Sandbox(store=folder / "store", policy=_policy(folder)) as engine:
         yield engine
 
 
 @pytest.fixture
 def harmless(sandbox: Sandbox, index: LocalIndex, links: Path, folder: Path) -> Iterator[None]:
-    """Whatever the test's build does, the next one is served, and nothing of it is left running or lying about."""
+    """Assert that the next build is served, and that the test's build leaves no process and no file."""
     with _machine(index, links):
         yield
         assert _value(sandbox.run(version_of("honest", "honest"))) == "1.0"
@@ -248,7 +248,7 @@ def _listeners() -> Iterator[tuple[int, str, list[bytes]]]:
 
 
 def _places(folder: Path) -> list[str]:
-    """What the host has and a build has no business with."""
+    """Return files and sockets of the host that a build must not reach."""
     for name in ("home/secret", "others/theirs-1.0-py3-none-any.whl"):
         (folder / name).write_text(SECRET)
     host = ["/etc/shadow", "/root/.netrc", "/root/.ssh", "/proc/1/root/etc/shadow", "/proc/1/cwd"]
@@ -262,7 +262,7 @@ def _make_snoop(folder: Path, links: Path, name: str, *, port: int, abstract: st
 
 @pytest.fixture(scope="module", params=["ours", "without_root"])
 def report(request: pytest.FixtureRequest, folder: Path, links: Path, index: LocalIndex) -> dict[str, Any]:
-    """What a build found out, in a box of our engine and of one without root."""
+    """Return the report of a build, in a box of the tests' engine and of an engine without root."""
     engine = request.getfixturevalue("sandbox" if request.param == "ours" else "unprivileged_python")
     with _listeners() as (port, abstract, heard), _machine(index, links):
         name = _make_snoop(folder, links, f"snoop_{request.param}", port=port, abstract=abstract, index=index)
@@ -300,7 +300,7 @@ def test_a_build_reaches_no_address_of_the_host_or_outside(report: dict[str, Any
     assert report["heard"] == []
 
 
-def test_a_build_reaches_the_machines_index_without_a_login_and_nothing_else(report: dict[str, Any]) -> None:
+def test_a_build_reaches_only_the_machines_index_without_a_login(report: dict[str, Any]) -> None:
     assert report["page"].startswith("HTTP/1.1 401"), report["page"]
     for line, answer in report["asked"].items():
         assert not answer.startswith("HTTP/1.1 2"), (line, answer)
@@ -312,7 +312,7 @@ def test_a_build_sees_no_credentials(report: dict[str, Any]) -> None:
     assert SECRET not in repr(report)
 
 
-def test_a_source_that_must_be_asked_what_it_requires_is_asked_behind_the_same_walls(
+def test_a_source_states_its_requirements_inside_the_same_isolation(
     sandbox: Sandbox, folder: Path, links: Path, index: LocalIndex, harmless: None
 ) -> None:
     with _listeners() as (port, abstract, heard):
@@ -339,7 +339,7 @@ SWAPPED: Final = {
     "another package": ("os.rename(place, beside('honest-1.0-py3-none-any.whl'))", "something else"),
     "another version": ("os.rename(place, beside('{victim}-2.0-py3-none-any.whl'))", "something else"),
     "another platform": ("os.rename(place, beside('{victim}-1.0-cp27-cp27m-win32.whl'))", "does not fit"),
-    "a name that is none": ("os.rename(place, beside('x' * 200))", "something else"),
+    "an invalid name": ("os.rename(place, beside('x' * 200))", "something else"),
     "two wheels": ("write_wheel(beside('{victim}-1.0-py2.py3-none-any.whl'), {{}})", "left 2 files"),
     "no wheel": ("os.unlink(place)", "left 0 files"),
     "no archive": ("os.unlink(place); open(place, 'w').write('no archive')", "unpacked"),
@@ -364,7 +364,7 @@ def test_what_a_build_leaves_in_place_of_a_wheel_is_refused(
     assert re.search(said, refusal.message), refusal.message
 
 
-def test_a_build_that_fails_is_told_with_what_it_said(sandbox: Sandbox, links: Path, harmless: None) -> None:
+def test_the_error_of_a_failed_build_quotes_its_output(sandbox: Sandbox, links: Path, harmless: None) -> None:
     name = make_source(links, "failing", "def attack(folder): raise RuntimeError('no such compiler')\n")
     refusal = _refusal(sandbox, name)
     assert isinstance(refusal, BuildFailed)
@@ -411,7 +411,7 @@ def test_what_a_build_leaves_running_ends_with_its_box(sandbox: Sandbox, links: 
 FILLS: Final = {
     "its folder": ("fill(folder + '/large')", "disk"),
     "its workplace": ("fill('/work/large')", "No space left|File too large"),
-    "a folder nobody may list": ("hide(folder + '/hidden')", "disk"),
+    "a folder without rights": ("hide(folder + '/hidden')", "disk"),
 }
 FILLING: Final = """
 import time

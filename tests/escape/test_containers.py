@@ -132,7 +132,7 @@ def tool() -> list:
 
 @variants(SINGLE_USE)
 def test_who_ends_a_call_and_who_measures_it_cannot_be_stopped(box: Besieged) -> None:
-    """Its guard has the tool's user and walls, and there is no namespace of processes between them."""
+    """The guard has the tool's user and isolation, without a pid namespace between them."""
     assert box.value(STOP_THE_OTHERS) == []
 
 
@@ -147,7 +147,7 @@ def tool() -> None:
 
 
 @variants()
-def test_who_has_the_runner_killed_for_memory_is_told_as_out_of_memory(box: Besieged) -> None:
+def test_a_call_that_gets_its_runner_killed_ends_out_of_memory(box: Besieged) -> None:
     outcome = box.run(GREEDY, limits={"memory": 96 << 20})
     assert (outcome.status, outcome.limit_name) == (Status.MEMORY, "memory"), outcome.error
     box.serves()
@@ -175,7 +175,7 @@ def tool() -> int:
 
 @pytest.mark.parametrize("place", ["/work", "/tmp", "/dev/shm"])
 @variants()
-def test_whichever_of_its_places_a_call_fills_is_told_as_its_disk(place: str, box: Besieged) -> None:
+def test_a_call_that_fills_any_place_ends_at_its_disk_limit(place: str, box: Besieged) -> None:
     outcome = box.run(FILL, {"place": place}, limits={"disk": 8 << 20})
     assert (outcome.status, outcome.limit_name) == (Status.LIMIT, "disk"), outcome.error
 
@@ -208,7 +208,7 @@ def tool() -> int:
 
 @variants(KEPT, SINGLE_USE)
 @pytest.mark.parametrize("inodes", [16, 200])
-def test_all_of_its_places_together_hold_no_more_files_than_a_call_may_make(box: Besieged, inodes: int) -> None:
+def test_all_places_together_hold_at_most_the_inodes_of_a_call(box: Besieged, inodes: int) -> None:
     outcome = box.run(SCATTER, limits={"inodes": inodes})
     assert outcome.status is Status.OK, outcome.error
     assert 0 < int(str(outcome.value)) <= inodes
@@ -365,7 +365,7 @@ def tool() -> list:
 
 
 @variants()
-def test_who_looks_names_up_for_the_host_is_not_told(box: Besieged) -> None:
+def test_the_name_servers_of_the_host_are_hidden(box: Besieged) -> None:
     assert [words for words in box.value(NAME_SERVERS) if words[0] != "options"] == [["nameserver", "127.0.0.1"]]
 
 

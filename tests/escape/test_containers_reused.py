@@ -1,4 +1,4 @@
-"""Attacks on whoever comes next in a container that is kept: its init, its runner, the child that waits, what is left.
+"""Attacks on the next call in a container that is kept: its init, its runner, the child that waits, what is left.
 
 A container serves one call at a time, and many one after the other. All of them are one user to the kernel, so what a
 process of the container has not closed off itself is open to each of its calls.
@@ -51,7 +51,7 @@ def tool() -> list:
 
 
 @variants(KEPT)
-def test_no_call_changes_what_the_kernel_thinks_of_the_containers_other_processes(box: Besieged) -> None:
+def test_no_call_changes_the_state_of_the_containers_other_processes(box: Besieged) -> None:
     """Such as who goes first when memory runs out: the container's init would, and every later call with it."""
     assert box.value(TAMPER) == []
 
@@ -72,7 +72,7 @@ def tool() -> dict:
 
 
 @variants(KEPT)
-def test_nothing_is_told_of_the_containers_processes_but_the_calls_own(box: Besieged) -> None:
+def test_a_call_reads_nothing_about_the_containers_other_processes(box: Besieged) -> None:
     box.serves()
     assert sorted(box.value(SEEN).values()) == [["1"], ["2"]], "its guard, and itself"
 
@@ -177,7 +177,7 @@ def tool() -> int:
 
 
 def test_a_child_that_waits_for_its_call_is_closed_to_the_one_that_runs() -> None:
-    """Its entries in /proc are nobody's but root's until it has a call: to the kernel they have the same user."""
+    """Only root may read its entries in /proc before it has a call, because both have the same user to the kernel."""
     with Sandbox(backend="subprocess") as engine:
         called = int(str(engine.run(OWN_NAMESPACE).value))
         owners = _owners_of_waiting_children(called)
@@ -185,9 +185,9 @@ def test_a_child_that_waits_for_its_call_is_closed_to_the_one_that_runs() -> Non
 
 
 def _owners_of_waiting_children(called: int) -> list[int]:
-    """Who owns the entries of each process below the zygote that waits for a call, in walls: a guard and its tool's.
+    """Return the owners of the entries of each isolated process that waits for a call: a guard and its tool.
 
-    Not those of the call that has ended, which may be a moment behind its reply: they are in a namespace of theirs.
+    A call that has just ended may still have processes; their own namespace excludes them.
     """
     deadline = time.monotonic() + _PATIENCE_S
     while time.monotonic() < deadline:
@@ -199,7 +199,7 @@ def _owners_of_waiting_children(called: int) -> list[int]:
 
 
 def _owner(pid: int, called: int) -> list[int]:
-    """None for a process that is gone, is in the namespace of the call, or has rights to put up its walls with."""
+    """Return None for a process that is gone, is in the call's namespace, or still has rights for its isolation."""
     try:
         status = Path(f"/proc/{pid}/status").read_text()
         if os.stat(f"/proc/{pid}/ns/pid").st_ino == called or f"CapEff:\t{0:016x}" not in status:

@@ -25,13 +25,13 @@ from sandbox.doctor.attacks.network import NETWORK
 from sandbox.policy import load
 from tests.checkout import ROOT
 from tests.escape.engines import Engine, call, engine_of
-from tests.escape.outside_engines import engine, engine_of_nobody, engine_of_root, policy, world
+from tests.escape.outside_engines import engine, engine_of_root, engine_without_root, policy, world
 from tests.escape.test_outside_addresses import ADDRESSES, ADDRESSES_6, ATTACK, NAMES
 from tests.escape.test_own_executable import own_interpreter
 from tests.outside import OWN_PUBLIC, PUBLIC, PUBLIC_6, Heard, Outside
 from tests.unprivileged import NOBODY
 
-__all__ = ["engine", "engine_of_nobody", "engine_of_root", "own_interpreter", "world"]
+__all__ = ["engine", "engine_of_root", "engine_without_root", "own_interpreter", "world"]
 
 pytestmark = [pytest.mark.root, pytest.mark.slow]
 
@@ -63,7 +63,7 @@ def _say(data: bytes) -> str:
             return type(error).__name__
 
 def connect(places: list) -> list:
-    request = "GET /told HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n"
+    request = "GET /said HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n"
     return [tunnel(place, request)[:120] for place in places]
 
 def tunnel(place: str, request: str) -> str:
@@ -153,7 +153,7 @@ REFUSED_HOSTS: Final = (
 
 @pytest.fixture(autouse=True)
 def quiet(world: Outside) -> None:
-    """What earlier tests said is over and forgotten."""
+    """Forget the traffic of earlier tests."""
     until_nothing_is_open(world)
     world.heard()
     world.asked_names()
@@ -176,7 +176,7 @@ def test_the_outside_hears_who_speaks_to_it(world: Outside) -> None:
 
 
 def _heard(world: Outside, least: int) -> list[Heard]:
-    """So many at least, and all there are."""
+    """Return all requests, after at least that number."""
     found, deadline = world.heard(), time.monotonic() + 60
     while len(found) < least and time.monotonic() < deadline:
         found += world.heard()
@@ -225,7 +225,7 @@ def test_addresses_of_version_6_are_reached_as_well(engine: Engine, world: Outsi
 
 @pytest.mark.timeout(240)
 def test_nothing_but_public_addresses_is_reached_however_they_are_written(engine: Engine, world: Outside) -> None:
-    requests = [f"GET http://{host}/told HTTP/1.1\r\n\r\n" for host in REFUSED_HOSTS]
+    requests = [f"GET http://{host}/said HTTP/1.1\r\n\r\n" for host in REFUSED_HOSTS]
     answers = engine.value(TOOL, {"texts": requests}, entry="say", policy="network")
     answers += engine.value(
         TOOL, {"places": [f"{host}:80" for host in REFUSED_HOSTS]}, entry="connect", policy="network"
@@ -256,9 +256,7 @@ def test_a_name_that_means_something_else_a_moment_later_gains_nothing(engine: E
     assert world.asked_names() == [host, host]
 
 
-def test_of_a_name_with_private_and_public_addresses_only_the_public_are_reached(
-    engine: Engine, world: Outside
-) -> None:
+def test_only_the_public_addresses_of_a_name_are_reached(engine: Engine, world: Outside) -> None:
     value = engine.value(TOOL, {"url": "http://mixed.example/mixed"}, entry="ask", policy="network")
     assert value == [200, "hello from mixed.example"]
     assert world.heard() == [Heard(PUBLIC, 80, "GET /mixed HTTP/1.1")]
@@ -317,9 +315,9 @@ SMUGGLED: Final = {
     "an old version": "GET http://public.example/\r\n\r\n",
     "another protocol": "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n",
     "two spaces": "GET  http://public.example/ HTTP/1.1\r\n\r\n",
-    "a port that is none": "CONNECT public.example:8x HTTP/1.1\r\n\r\n",
+    "an invalid port": "CONNECT public.example:8x HTTP/1.1\r\n\r\n",
     "two lengths": "POST http://public.example/ HTTP/1.1\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\n",
-    "a length beside a coding": (
+    "a length next to a coding": (
         "POST http://public.example/ HTTP/1.1\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
     ),
     "two codings": "POST http://public.example/ HTTP/1.1\r\nTransfer-Encoding: gzip, chunked\r\n\r\n",
@@ -328,7 +326,7 @@ SMUGGLED: Final = {
 }
 
 
-def test_a_head_that_could_be_read_in_two_ways_is_sent_to_nobody(engine_of_root: Engine, world: Outside) -> None:
+def test_an_ambiguous_head_is_sent_nowhere(engine_of_root: Engine, world: Outside) -> None:
     answers = engine_of_root.value(TOOL, {"texts": list(SMUGGLED.values())}, entry="say", policy="network")
     statuses = {name: answer.split(" ")[1] for name, answer in zip(SMUGGLED, answers, strict=True)}
     assert statuses == dict.fromkeys(SMUGGLED, "400")
@@ -435,7 +433,7 @@ def until_nothing_is_open(world: Outside) -> None:
 
 
 def _connections(world: Outside) -> list[str]:
-    """Those that the near side has to the outside, the kernel's own goodbyes not counted."""
+    """Return the near side's connections to the outside, without those that the kernel is closing."""
     found = []
     for name, family in (("tcp", socket.AF_INET), ("tcp6", socket.AF_INET6)):
         for line in Path(f"/proc/{world.process}/net/{name}").read_text().splitlines()[1:]:
@@ -480,7 +478,7 @@ def test_a_tool_that_closes_what_it_finds_still_has_its_network(engine: Engine, 
 
 def test_calls_at_the_same_time_have_books_of_their_own(engine: Engine, world: Outside) -> None:
     first = call(TOOL, {"path": "/endless"}, entry="stay", policy="network")
-    said, outcome = engine.run_beside(first, call(TOOL, {"url": "http://10.0.0.1/"}, entry="ask", policy="network"))
+    said, outcome = engine.run_during(first, call(TOOL, {"url": "http://10.0.0.1/"}, entry="ask", policy="network"))
     assert " 200 " in said
     assert _network(outcome) == {
         "connections": 1,
@@ -519,7 +517,7 @@ def test_what_is_not_public_is_not_asked_of_another_proxy(engine_behind_a_proxy:
     assert world.heard() == []
 
 
-def test_a_name_that_only_another_proxy_knows_is_asked_of_it_if_the_policy_has_it(
+def test_an_unknown_name_goes_to_the_other_proxy_if_the_policy_names_it(
     engine_behind_a_proxy: Engine, world: Outside
 ) -> None:
     named = policy(world, "known-elsewhere", hosts=["unknown.example", "private.example"])

@@ -1,7 +1,7 @@
 """Attack: kill, stop, trace, read or strangle the processes that watch over a call: its guard, which is process 1 of
 its namespace, the zygote behind that, the engine, and the neighbours' processes.
 
-What a tool reaches of its guard can only end or slow its own call; what proves the wall is that the call is still
+A tool can use its guard only to end or slow its own call; the proof of the isolation is that the call is still
 answered, measured, and followed by others in the same box.
 """
 
@@ -75,8 +75,10 @@ def tool() -> str:
 
 
 def test_who_strangles_its_guard_ends_its_own_call_at_most(engine: Engine) -> None:
-    """It is, to the kernel, of the tool's own user, who may lower its limits; a guard that cannot even grow its stack
-    is killed by the kernel, and its call with it."""
+    """The guard has the tool's user to the kernel, so the tool may lower its limits.
+
+    The kernel kills a guard that cannot grow its stack, and its call with it.
+    """
     outcome = engine.run(STRANGLE)
     assert (outcome.status, outcome.value) in ((Status.OK, "tried"), (Status.CRASHED, None)), outcome
     assert outcome.usage.cpu_s is not None
@@ -86,7 +88,7 @@ def test_who_strangles_its_guard_ends_its_own_call_at_most(engine: Engine) -> No
 def test_who_strangles_its_guard_harms_no_neighbour(engine: Engine) -> None:
     strangles = STRANGLE.replace('"STACK", ', "")  # so that it lives on
     stays = strangles.replace('    return "tried"', "    print('tried', flush=True)\n    __import__('time').sleep(20)")
-    said, neighbour = engine.run_beside(call(stays), call(HARMLESS))
+    said, neighbour = engine.run_during(call(stays), call(HARMLESS))
     assert (said.strip(), neighbour.value) == ("tried", "served")
 
 
@@ -138,9 +140,9 @@ def test_killing_everybody_leaves_a_neighbour_running(engine: Engine) -> None:
     patient = (
         "import time\ndef tool() -> str:\n    print('here', flush=True)\n    time.sleep(0.5)\n    return 'alive'\n"
     )
-    _, killer = engine.run_beside(call(SLEEPER), call(KILL_ALL))
+    _, killer = engine.run_during(call(SLEEPER), call(KILL_ALL))
     assert killer.status is Status.CRASHED
-    _, neighbour = engine.run_beside(call(KILL_ALL.replace("def tool() -> None:", _AFTER_A_WORD)), call(patient))
+    _, neighbour = engine.run_during(call(KILL_ALL.replace("def tool() -> None:", _AFTER_A_WORD)), call(patient))
     assert (neighbour.status, neighbour.value) == (Status.OK, "alive")
 
 

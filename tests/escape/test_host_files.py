@@ -69,7 +69,7 @@ def test_no_file_of_the_host_is_reached_by_any_name(engine: Engine, secrets: lis
 PASSWORDS: Final = "def tool() -> str:\n    return open('/etc/passwd').read() + open('/etc/group').read()\n"
 
 
-def test_the_users_of_the_host_are_not_told(engine: Engine) -> None:
+def test_the_users_of_the_host_are_hidden(engine: Engine) -> None:
     users = {line.partition(":")[0] for line in Path("/etc/passwd").read_text().splitlines()}
     told = {line.partition(":")[0] for line in engine.value(PASSWORDS).splitlines()}
     assert told == {"root", "tool"}
@@ -85,7 +85,7 @@ def tool(folders: list) -> dict:
 
 
 def test_of_a_home_only_the_way_to_the_interpreter_is_shown(ours: Engine) -> None:
-    """Where the interpreter lies in somebody's home, the folders that lead to it are made anew, with nothing else."""
+    """If the interpreter lies in a home folder, the box creates the parent folders again, with nothing else in them."""
     interpreter = Path(os.path.realpath(sys.base_prefix))
     above = [str(folder) for folder in interpreter.parents if str(folder) not in ("/", "/usr")]
     shown = ours.value(HOME, {"folders": [*above, str(Path.home()), "/home", "/var", "/etc/ssl"]})
@@ -98,7 +98,7 @@ MOUNTS: Final = "def tool() -> str:\n    return open('/proc/self/mountinfo').rea
 
 
 def test_nothing_of_the_hosts_tree_of_mounts_is_left_behind(engine: Engine) -> None:
-    """What was moved aside is gone, and no mount shows a file system of the host from its root."""
+    """The old root is gone, and no mount shows the root of a file system of the host."""
     mounts = [line.split() for line in engine.value(MOUNTS).splitlines()]
     points = [mount[4] for mount in mounts]
     assert [point for point in points if ".host" in point] == []
@@ -141,9 +141,8 @@ def tool() -> str:
 """
 
 
-def test_the_tool_is_not_told_where_the_engine_is(ours: Engine) -> None:
-    """Not which process it is, which groups it is in, or where it is installed: the first
-    thing that whoever got out would want to know."""
+def test_the_place_of_the_engine_is_hidden_from_the_tool(ours: Engine) -> None:
+    """A tool that broke out would first need the engine's process, control groups and folder."""
     told = ours.value(TELLTALES)
     secrets = {"process": f"-{os.getpid()}-", "folder": str(ROOT)}
     assert [what for what, secret in secrets.items() if secret in told] == []

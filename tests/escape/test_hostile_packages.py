@@ -110,7 +110,7 @@ def wheels() -> Iterator[Ground]:
 
 @pytest.fixture(scope="module")
 def open_engine(request: pytest.FixtureRequest, wheels: Ground) -> Iterator[Open]:
-    """One engine of each set-up for all tests, opened when it is first asked for."""
+    """Return a function that opens an engine of each set-up once, for all tests."""
     found: dict[Setup, HostileEngine] = {}
     with ExitStack() as kept:
 
@@ -133,7 +133,7 @@ def engine(request: pytest.FixtureRequest, open_engine: Open) -> HostileEngine:
 
 @pytest.fixture(autouse=True)
 def _nothing_left_for_the_next_test(wheels: Ground) -> Iterator[None]:
-    """What an attack left behind is that test's failure, and no other's."""
+    """Fail the test of an attack that leaves something behind, and no other test."""
     yield
     for pid in _named(wheels):
         with suppress(OSError):
@@ -151,7 +151,7 @@ def _opened(setup: Setup, request: pytest.FixtureRequest, wheels: Ground) -> Ite
         yield engine
 
 
-# What all tests ask
+# The questions of all tests
 
 
 def source_of(packages: Hostile) -> str:
@@ -161,14 +161,14 @@ def source_of(packages: Hostile) -> str:
 
 
 def reports_of(outcome: Outcome) -> dict[str, Any]:
-    """What each package reports, by its mode; nothing where the call did not return that."""
+    """Return the report of each package by its mode; empty if the call returned none."""
     value: Any = outcome.value
     return dict(value["reports"]) if isinstance(value, dict) else {}
 
 
 @dataclass
 class Looked:
-    """One call that was looked at while it ran."""
+    """A call that the test observed while it ran."""
 
     outcome: Outcome
     seen: Seen | None = None
@@ -186,7 +186,7 @@ def look_at_call(engine: HostileEngine, packages: Hostile, wheels: Ground) -> Lo
         outside.wait_until(lambda: running.has_ended or outside.find_waiting(MARKS) is not None, within=SOON_S)
         pid = outside.find_waiting(MARKS)
         if pid is not None:
-            with suppress(OSError):  # it may be killed at its limit meanwhile
+            with suppress(OSError):  # the limit may kill the process meanwhile
                 looked = [outside.look(pid), _strays(pid, packages, wheels), _relatives(engine, pid)]
             with suppress(OSError):
                 os.kill(pid, MARKS[0])
@@ -214,13 +214,13 @@ def _relatives(engine: HostileEngine, pid: int) -> list[str]:
 
 
 def assert_blames_no_host(refused: Refused) -> None:
-    """Whatever a package does, the host is as able to run calls as before."""
+    """Assert that the host can run calls as before."""
     assert refused.type not in HOST_BLAMED, refused
     assert not [word for word in HOST_WORDS if word in str(refused)], refused
 
 
 def complaints(looked: Looked, engine: HostileEngine) -> list[str]:
-    """What is wrong with a call that was looked at, whatever it returned."""
+    """Return the problems of an observed call, whatever the call returned."""
     receipt, value = looked.outcome.receipt, looked.outcome.value
     if receipt is None:
         return [f"it has no receipt: {looked.outcome.to_json()[:2000]}"]
@@ -236,7 +236,7 @@ def complaints(looked: Looked, engine: HostileEngine) -> list[str]:
 
 
 def leftovers(engine: HostileEngine, wheels: Ground, *packages: Hostile) -> list[str]:
-    """What the environments started and what still runs, and boxes that wait for calls and take processor time."""
+    """Return the processes that environments left, and waiting boxes that use processor time."""
     outside.wait_until(lambda: not _named(wheels, *packages), within=SOON_S)
     found = [f"process {pid} runs on" for pid in _named(wheels, *packages)]
     return found if found or _comes_to_rest(engine) else ["an idle box takes processor time"]
@@ -264,7 +264,7 @@ def assert_serves(engine: HostileEngine) -> None:
 
 
 def _left_of(engine: HostileEngine, wheels: Ground) -> list[int]:
-    """What still runs of an engine that has ended."""
+    """Return the processes of an engine that has ended."""
     outside.wait_until(lambda: not _runs(engine, wheels), within=SOON_S)
     return _runs(engine, wheels)
 
@@ -332,7 +332,7 @@ def test_calls_stand_behind_the_walls_of_their_receipts(
 
 
 def _gains(outcome: Outcome, packages: Hostile, setup: Setup) -> list[str]:
-    """What the packages gained, and those whose code did not run. Their word counts against the walls only.
+    """Return the gains of the packages, and the packages whose code did not run.
 
     A call that has a container of its own shares it with the container's init, which is no process of ours. gVisor, in
     a container for one call, lets processes of one user open each other's descriptors, whatever they ask of it.
@@ -416,7 +416,7 @@ def test_a_package_does_no_harm_to_a_call_by_means_of_the_next(
 
 @dataclass(frozen=True, slots=True)
 class Excess:
-    """What a package takes, and how its calls may end for it."""
+    """The resources that a package takes, and the possible ends of its calls."""
 
     mode: str
     statuses: tuple[Status, ...]
@@ -456,10 +456,10 @@ def test_a_package_takes_no_more_than_a_call_may(
     assert _has_left_a_trace(outcome) or most["processes"], "the attack did not run"
     assert outcome.status in excess.statuses, outcome.to_json()[:2000]
     if engine.setup.has_groups:
-        boxes = 2 if engine.setup.runtime else 1  # one that is retired ends while the next opens
+        boxes = 2 if engine.setup.runtime else 1  # a retired box ends while the next one opens
         assert most["processes"] <= boxes * (PROCESSES + OURS), most
         assert most["bytes"] <= boxes * (MEMORY + outside.ALLOWANCE), most
-    else:  # what watches looks now and then: more may be taken for a moment, and is never kept
+    else:  # the watch samples: a package may take more for a moment, and never keeps it
         assert most["steady processes"] <= PROCESSES + OURS, most
         assert most["steady bytes"] <= MEMORY, most
     done = reports_of(outcome).get(excess.mode, {}).get("done") or {}
@@ -592,7 +592,7 @@ def _misjudged(deed: Deed, outcome: Outcome) -> str:
 def test_nothing_of_a_package_outlives_an_engine_that_is_killed(
     setup: Setup, request: pytest.FixtureRequest, wheels: Ground
 ) -> None:
-    """One engine is killed while a box of its imports, another waits for calls, and a third runs a call."""
+    """Kill an engine while one of its boxes imports, another waits for calls, and a third runs a call."""
     with _opened(setup, request, wheels) as engine:
         first = hostile("pth", "clings")
         with suppress(Refused):

@@ -40,8 +40,7 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def sandbox(wheels: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
-    """One engine whose store is the module's own. Its boxes may take as long to open as a call may last: where nothing
-    comes, all of that is waited for."""
+    """Return an engine with a store for this module, and with a short time for the opening of a box."""
     settings = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(wheels)}
     policy = load("default")
     policy = policy.model_copy(update={"limits": policy.limits.model_copy(update={"wall": OPENING_S})})
@@ -53,7 +52,7 @@ def sandbox(wheels: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 @pytest.fixture
 def harmless(sandbox: Sandbox) -> Iterator[None]:
-    """Whatever the test's wheel does, the engine goes on, and nothing is left running."""
+    """Assert that the engine goes on after the test's wheel, and that no process is left."""
     yield
     assert serves(sandbox)
     assert sandbox.run(version_of("honest", "honest"), policy="default").value == "1.0"
@@ -116,7 +115,7 @@ DEEDS: Final = {
 
 @pytest.mark.parametrize("way", ["at start", "when imported"])
 @pytest.mark.parametrize("deed", DEEDS)
-def test_a_package_that_turns_against_its_process_ends_its_own_call_at_most(
+def test_a_package_that_attacks_its_process_ends_at_most_its_own_call(
     deed: str, way: str, sandbox: Sandbox, wheels: Path
 ) -> None:
     name = f"deed{list(DEEDS).index(deed)}{way[0]}"

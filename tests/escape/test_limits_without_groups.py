@@ -1,6 +1,6 @@
-"""Attack: use more than the limit where no control group counts, by being in no process when somebody looks.
+"""Attack: use more than the limit where no control group counts, by being in no process when the watch looks.
 
-There is no wall against it: the receipt says so, and what a call needs that must not be passed is a control group.
+Without a control group, no layer prevents this attack, and the receipt says so.
 """
 
 from __future__ import annotations
@@ -36,9 +36,7 @@ WATCHED: Final = ("watcher", "does not count processes that ended unless their p
 
 @pytest.mark.slow
 @pytest.mark.parametrize("unseen", [False, True])
-def test_processor_time_of_short_lived_processes_counts_or_the_receipt_says_it_does_not(
-    unseen: bool, unprivileged_python: Path
-) -> None:
+def test_time_of_short_lived_processes_counts_or_the_receipt_says_so(unseen: bool, unprivileged_python: Path) -> None:
     args = {"children": 15 if unseen else 50, "unseen": unseen}  # where it counts, it ends as soon as it is used
     outcome = run_without_root(unprivileged_python, SHORT_LIVED, args, limits={"cpu": 1.0})
     state = outcome["receipt"]["limits"]["cpu"]

@@ -114,6 +114,6 @@ def _called_for(sandbox: Sandbox, *, seconds: float) -> tuple[list[Outcome], flo
 @pytest.mark.parametrize("hog", HOGS)
 def test_a_neighbour_is_answered_without_root(hog: str, without_root: Engine) -> None:
     begun = time.monotonic()
-    _, outcome = without_root.run_beside(call(HEAD + HOGS[hog], limits=LIMITS), call(ORDINARY))
+    _, outcome = without_root.run_during(call(HEAD + HOGS[hog], limits=LIMITS), call(ORDINARY))
     assert outcome.status is Status.OK, outcome
     assert time.monotonic() - begun < _IN_TIME_S

@@ -1,6 +1,6 @@
 """Attack: leave something among the outputs that makes who collects them read, wait for, or write to something else.
 
-Each attack leaves one plain file beside it. That comes back, the attack is named, and the next call is served.
+Each attack leaves a plain file, too. The file comes back, the attack is named, and the next call is served.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ def ours() -> Iterator[Engine]:
 
 @pytest.fixture(scope="module")
 def without_root(ours: Engine, unprivileged_python: Path) -> Iterator[Engine]:
-    """It takes the variable along when it starts."""
+    """Run the engine with the variable in its environment."""
     with ExitStack() as stack:
         with _artifacts_in_a_folder_of(NOBODY, stack):
             engine = stack.enter_context(engine_without_root(unprivileged_python))

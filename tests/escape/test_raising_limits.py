@@ -117,9 +117,11 @@ def tool() -> list:
 
 
 @pytest.mark.root
-def test_a_tool_cannot_make_itself_the_last_to_go_when_the_host_runs_out_of_memory(ours: Engine) -> None:
-    """It shall go before the host's own programs. Root can make that the least that a process may say of itself, unless
-    it lacks the one capability for that."""
+def test_a_tool_cannot_protect_itself_from_the_kernels_memory_killer(ours: Engine) -> None:
+    """The kernel must kill a tool before the host's own programs.
+
+    Root can fix the lower bound of the score, unless it lacks the capability for that.
+    """
     before, after = ours.value(LAST_TO_GO)
     assert before > 0
     effective = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("CapEff"))
@@ -150,8 +152,8 @@ def tool() -> None:
 
 
 @pytest.mark.slow
-def test_where_no_control_group_counts_a_call_has_no_more_time_than_it_asked_for(without_root: Engine) -> None:
-    """What each of its processes may have at most, in whole seconds, is more; and what it had is told."""
+def test_without_groups_a_call_gets_no_more_time_than_its_limit(without_root: Engine) -> None:
+    """The limit of each process, in whole seconds, is larger; the outcome reports the used time."""
     outcome = without_root.run(BRIEF_CHILDREN, limits={"cpu": 0.2})
     assert (outcome.status, outcome.limit_name) == (Status.LIMIT, "cpu"), outcome
     measured = float(str(outcome.evidence["measured"]))
@@ -172,7 +174,7 @@ def tool() -> None:
 
 
 @pytest.mark.slow
-def test_where_no_control_group_counts_a_call_that_is_killed_has_used_what_was_seen(without_root: Engine) -> None:
+def test_without_groups_a_killed_call_reports_its_observed_usage(without_root: Engine) -> None:
     outcome = without_root.run(HOARDING_CHILD, limits={"wall": 3})
     assert (outcome.status, outcome.stdout.text) == (Status.TIMEOUT, "held\n"), outcome
     assert (outcome.usage.memory_peak_bytes or 0) > 40 << 20

@@ -22,7 +22,7 @@ HOLDS: Final = {"wall": 30}
 @pytest.mark.slow
 def test_nothing_of_a_neighbour_is_seen(engine: Engine) -> None:
     first, then = _calls(engine, MARKS, first="stay", then="look")
-    said, outcome = engine.run_beside(first, then)
+    said, outcome = engine.run_during(first, then)
     assert KEPT_KINDS - REFUSED_KINDS <= set(json.loads(said)) <= KEPT_KINDS
     assert (outcome.status, outcome.value) == (Status.OK, [])
 
@@ -31,7 +31,7 @@ def test_nothing_of_a_neighbour_is_seen(engine: Engine) -> None:
 def test_a_neighbour_takes_none_of_our_names(engine: Engine) -> None:
     """Ports, sockets and keys that one call uses are free in the other."""
     first, then = _calls(engine, MARKS, first="stay", then="leave")
-    _, outcome = engine.run_beside(first, then)
+    _, outcome = engine.run_during(first, then)
     assert outcome.status is Status.OK, outcome.error
     assert isinstance(outcome.value, list)
     assert KEPT_KINDS - REFUSED_KINDS <= set(outcome.value) <= KEPT_KINDS
@@ -65,15 +65,15 @@ def tell() -> None:
 
 def test_only_the_guard_and_the_tool_are_in_the_list_of_processes(engine: Engine) -> None:
     first, then = _calls(engine, COUNT, first="stay", then="look")
-    _, outcome = engine.run_beside(first, then)
+    _, outcome = engine.run_during(first, then)
     value: Any = outcome.value
     assert value["pids"] == [1, 2]
 
 
 def test_two_calls_of_a_box_share_no_namespace(engine: Engine) -> None:
-    """They are of one box, which the user they are outside of it shows, and yet all that they are in is their own."""
+    """Both calls are in one box, as their user on the host shows, and have separate namespaces."""
     first, then = _calls(engine, COUNT, first="tell", then="look")
-    said, outcome = engine.run_beside(first, then)
+    said, outcome = engine.run_during(first, then)
     mine: Any = outcome.value
     theirs = json.loads(said)
     assert mine["box"] == theirs["box"]

@@ -1,8 +1,8 @@
-"""Attack: sockets. Kinds that pass by a network namespace or reach into the kernel, and whoever listens on the host:
-on its loopback, on a path, on an abstract name.
+"""Attack: sockets. Kinds that pass by a network namespace or reach into the kernel, and listeners on the host: on
+its loopback, on a path, on an abstract name.
 
-Each listener is the test's own and open to everybody; that nothing arrived there is what proves the wall. It is asked
-from outside of a box first, so that a listener which could not have heard anything is noticed.
+Each listener is the test's own and open to every user; the proof of the isolation is that nothing arrives there. The
+test speaks to each listener from outside of a box first, to make sure that it works.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ class Listeners:
         os.chmod(path, 0o777)
 
     def heard(self) -> list[str]:
-        """Which of them were spoken to since the last time."""
+        """Return the listeners that a process has spoken to since the last call."""
         return [kind for (kind, _), listener in zip(self.addresses, self._open, strict=True) if _has_heard(listener)]
 
 

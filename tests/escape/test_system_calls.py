@@ -123,7 +123,7 @@ def test_every_way_out_through_the_kernel_is_refused(engine: Engine) -> None:
 
 
 def test_what_is_clearly_hostile_ends_the_process(engine: Engine) -> None:
-    """An attacker that is told no tries the next thing."""
+    """An attacker continues after a refusal."""
     hostile = {"unshare user", "setns", "mount a file system", "bpf", "keyctl", "userfaultfd", "kexec_load", "reboot"}
     asked = [question for question in (*FORBIDDEN, RESTART) if question[0] in hostile]
     assert engine.value(ASK, {"asked": _asked(tuple(asked))}) == dict.fromkeys(hostile, "SIGSYS")

@@ -1,10 +1,10 @@
 """Attack: return a value within its limit that is small to send and slow to read, so that the engine stands still.
 
-All calls of an engine are watched on one event loop. While it reads, nobody's time limit is kept and nobody's output is
-taken, and what it builds from a few bytes of JSON may be many times as large.
+An engine watches all calls on one event loop. While the loop reads a value, it keeps no time limit and takes no output,
+and the object from a few bytes of JSON may be many times as large.
 
-How long the loop stands still is told in this process's own processor time: what a neighbour on the machine takes from
-it is nothing that a value did.
+The tests measure the delay of the loop in this process's own processor time, so that other processes on the machine do
+not count.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _LONGEST_PAUSE_S: Final = 0.5
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", MANY)
-def test_a_value_of_too_many_parts_is_refused_and_holds_nobody_up(kind: str) -> None:
+def test_a_value_of_too_many_parts_is_refused_without_delay(kind: str) -> None:
     outcome, pause, allowed = asyncio.run(_watched(kind, MANY[kind]))
     assert (outcome.status, outcome.limit_name) == (Status.LIMIT, "value"), outcome.error
     assert "parts" in str(outcome.error)
@@ -65,7 +65,7 @@ def test_a_value_of_too_many_parts_is_refused_and_holds_nobody_up(kind: str) -> 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("kind", "count"), [*MOST.items(), *FULL.items()])
-def test_the_largest_values_are_returned_and_hold_nobody_up(kind: str, count: int) -> None:
+def test_the_largest_values_are_returned_without_delay(kind: str, count: int) -> None:
     outcome, pause, allowed = asyncio.run(_watched(kind, count))
     assert outcome.status is Status.OK, outcome.error
     assert pause < allowed

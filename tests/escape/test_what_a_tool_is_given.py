@@ -74,7 +74,7 @@ def tool() -> dict:
 """
 
 
-def test_the_name_of_the_host_is_not_told(engine: Engine) -> None:
+def test_the_name_of_the_host_is_hidden(engine: Engine) -> None:
     before = socket.gethostname()
     answer = engine.value(NAMES)
     assert answer["names"] == ["sandbox"] * 3
@@ -112,7 +112,7 @@ def test_no_right_could_be_gained_as_root_either(ours: Engine) -> None:
 
 
 @pytest.mark.root
-def test_the_user_of_a_box_is_nobody_on_the_host(ours: Engine) -> None:
+def test_the_user_of_a_box_owns_nothing_on_the_host(ours: Engine) -> None:
     """No user of the host and no other box has it, so that no file and no counter is shared with anybody."""
     source = "def tool() -> list:\n    return open('/proc/self/uid_map').read().split()\n"
     inside, outside, count = map(int, ours.value(source))
@@ -140,7 +140,7 @@ def test_a_tool_cannot_become_another_user(engine: Engine) -> None:
     assert engine.value(USERS) == []
 
 
-# A dynamic loader shows what the kernel told it, but never to a program that has changed its user: silence would mean
+# A dynamic loader shows the kernel's settings, but never to a program that has changed its user: silence would mean
 # that it did.
 SETUID: Final = """
 import os, stat, subprocess
@@ -181,7 +181,7 @@ def tool() -> list:
 
 
 def test_a_crash_leaves_no_image_of_its_memory(engine: Engine) -> None:
-    """One byte is no image, and unlike none at all it is not piped to a program of the host's."""
+    """The kernel writes no core of one byte, and unlike with 0 it pipes none to a program of the host."""
     assert engine.value(DUMP) == [11, False, [], [1, 1]]
 
 

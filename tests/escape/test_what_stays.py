@@ -1,7 +1,7 @@
 """Attack: leave something behind for the next call of the same box: files, sockets, keys, processes, changed modules.
 
-Whoever runs next may be another tool, of another author; what it is told by `json.loads` or finds under /tmp must not
-be up to the tool before.
+The next call may be another tool, of another author; the result of its `json.loads` and its files under /tmp must not
+depend on the tool before.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tests.escape.engines import Engine
 
 
 def _one_after_the_other(engine: Engine, source: str) -> tuple[Any, Any]:
-    """What `leave` and then, in the same box, `look` returned."""
+    """Return the values of `leave` and then, in the same box, of `look`."""
     left = _ok(engine.run(source, entry="leave"))
     found = _ok(engine.run(source, entry="look"))
     assert found.timing.path == "warm", "it ran in another box: this test can tell nothing"

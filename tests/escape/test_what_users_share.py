@@ -93,7 +93,7 @@ _HOLDS: Final = {"wall": 30}
 def test_a_call_leaves_its_neighbours_what_the_kernel_counts_per_user(what: str, engine: Engine) -> None:
     """Signals that wait, and timers, which need one each."""
     greedy = call(TAKE, {"what": what, "all_of_it": True}, limits=_HOLDS)
-    said, neighbour = engine.run_beside(greedy, call(TAKE, {"what": what, "all_of_it": False}))
+    said, neighbour = engine.run_during(greedy, call(TAKE, {"what": what, "all_of_it": False}))
     assert said.startswith("holding")
     assert neighbour.value == 1
 

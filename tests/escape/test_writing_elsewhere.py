@@ -94,7 +94,7 @@ def _described(folder: Path) -> list[object]:
     return [*kept, (folder / "file").read_text(), os.listxattr(folder / "file")]
 
 
-# What is tried on the machine's own programs would change nothing if it succeeded.
+# The attempts on the machine's own programs would change nothing if they succeeded.
 IN_PLACE: Final = f"""{ATTEMPT}
 def open_for_writing(path: str) -> None:
     os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK))
@@ -134,8 +134,7 @@ def tool(names: list) -> list:
 
 
 def test_the_hosts_device_files_cannot_be_changed(engine: Engine) -> None:
-    """They are the host's own files, shown in every box: a time of one that a tool may set is a change of the host, and
-    a word to all other boxes."""
+    """Every box shows these files of the host, so a tool that sets a time changes the host and signals other boxes."""
     assert engine.value(DEVICES, {"names": ["null", "zero", "full", "random", "urandom"]}) == []
 
 

@@ -27,7 +27,7 @@ _PATIENCE_S: Final = 220
 
 
 def run_without_root(python: Path, source: str, args: Mapping[str, object] | None = None, **fields: object) -> Any:
-    """The outcome, as its JSON document, of one call to an engine that runs as nobody."""
+    """Return the outcome of a call to an engine without root, as its JSON document."""
     call = {"source": source, "args": dict(args or {}), **fields}
     return run_all_without_root(python, [call])[0]
 

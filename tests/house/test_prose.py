@@ -19,7 +19,6 @@ NOT_YET: Final = (
     "sandbox/testing/",
     "tests/contract/",
     "tests/end_to_end/",
-    "tests/escape/",
     "tests/leaks.py",
     "tests/pace.py",
     "tests/unit/environments/",
