@@ -146,7 +146,7 @@ async def _run_with_packages(sandbox: Caller, policy: Policy, program: Program, 
             how = f"a package ended more than its own call: {error.message[:200]}"
             return Verdict(held=False, how=how), error.message
         outcomes.append(outcome)
-        complaints += seen.complaints(outcome.receipt) if outcome.receipt else ["it has no receipt"]
+        complaints += seen.complaints(outcome.receipt, outcome.status) if outcome.receipt else ["it has no receipt"]
     if complaints:
         return Verdict(held=False, how="; ".join(dict.fromkeys(complaints))), ""
     return judge(program, outcomes), "".join(outcome.to_json() for outcome in outcomes)

@@ -23,7 +23,7 @@ from typing import Final
 import psutil
 
 from sandbox.doctor.attacks.attack import Attack, Program, Verdict, ending_of
-from sandbox.outcome import Outcome, Receipt, Status
+from sandbox.outcome import EnforcedBy, Outcome, Receipt, Status
 from sandbox.policy import Policy
 
 _MIB: Final = 1 << 20
@@ -121,12 +121,15 @@ class Look:
     processes: int = 0
     memory: int = 0
 
-    def complaints(self, receipt: Receipt) -> list[str]:
-        """Return resources of packages beyond the limits, and false claims of the receipt."""
+    def complaints(self, receipt: Receipt, status: Status = Status.OK) -> list[str]:
+        """Return resources of packages beyond the limits, and false claims of the receipt of a call that ended so."""
         found = [f"the receipt says {claim}, and the kernel shows otherwise" for claim in self._untrue(receipt)]
         if self.processes > _PROCESSES + _OURS:
             found.append(f"its packages had {self.processes} processes where {_PROCESSES} are allowed")
-        if self.memory > _MEMORY:
+        keeper = receipt.limits["memory"].enforced_by if "memory" in receipt.limits else None
+        # A watcher ends a call a moment after it passes its limit, and this look may fall into that moment.
+        is_ended_for_it = keeper is EnforcedBy.WATCHER and status in (Status.MEMORY, Status.LIMIT)
+        if self.memory > _MEMORY and not is_ended_for_it:
             found.append(f"its packages held {self.memory // _MIB} MiB where {_MEMORY // _MIB} are allowed")
         return found
 

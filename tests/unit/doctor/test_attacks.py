@@ -20,7 +20,7 @@ from sandbox.doctor.attacks import ATTACKS, PROGRAMS, THEMES, Attack, AttackFind
 from sandbox.doctor.attacks import stage as stages
 from sandbox.doctor.attacks.packages import PACKAGES, SURVIVOR, Look, look, make_wheels, policy_with
 from sandbox.doctor.attacks.stage import Stage
-from sandbox.outcome import Receipt
+from sandbox.outcome import EnforcedBy, LimitState, Receipt, Status
 from sandbox.policy import load
 from sandbox.testing import Answer, FakeBackend, crashes, raises
 
@@ -211,6 +211,14 @@ def test_a_receipt_that_matches_the_kernel_is_true() -> None:
 def test_a_receipt_that_differs_from_the_kernel_is_noticed(seen: Look, said: str) -> None:
     (complaint,) = seen.complaints(_receipt())
     assert said in complaint
+
+
+def test_memory_beyond_a_watched_limit_is_allowed_until_the_call_ends_for_it() -> None:
+    watched = {"memory": LimitState(value=1, enforced_by=EnforcedBy.WATCHER)}
+    receipt = _receipt().model_copy(update={"limits": watched})
+    assert Look(WALLED, memory=1 << 40).complaints(receipt, Status.MEMORY) == []
+    assert Look(WALLED, memory=1 << 40).complaints(receipt, Status.OK)
+    assert Look(WALLED, memory=1 << 40).complaints(_receipt(), Status.MEMORY)
 
 
 def test_a_process_that_a_package_left_is_noticed(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
