@@ -330,20 +330,20 @@ class Engine:
         pooled, template = lease.pooled, call.template
         if pooled.session.loss is not None:
             raise CallNotStarted(pooled.describe_loss())
-        is_clean = False
+        is_clean, budgets = False, call.budgets
         try:
             with closing(ArtifactWriter(self._settings.artifacts.shelf(call.spec.tenant), self.threads)) as writer:
                 supervisor = CallSupervisor(
                     lease,
                     policy=template.policy,
                     threads=self.threads,
-                    budgets=call.budgets,
+                    budgets=budgets,
                     listener=listener,
                     writer=writer,
                 )
                 result = await self._supervise(supervisor, lease, call, request, inputs)
                 _refuse_unstarted(call, result, pooled)
-                outcome = await build_outcome(call, result, lease, writer)
+                outcome = await build_outcome(call, result, lease, budgets=budgets, writer=writer)
             is_clean = outcome.status not in _UNCLEAN
         finally:
             if not is_clean:

@@ -15,6 +15,7 @@ from sandbox.engine.verdict import Verdict, contradicted, judge
 from sandbox.errors import IsolationUnavailable, ProtocolError
 from sandbox.outcome import Failure, Outcome, Problem, Receipt, Status, Timing, Usage, printable
 from sandbox.outputs.artifacts.writer import ArtifactWriter
+from sandbox.outputs.budgets import Budgets
 from sandbox.outputs.shapes import STDERR_TYPE, STDOUT_TYPE
 from sandbox.outputs.shaping import nothing
 from sandbox.pool.box import Lease, PooledBox
@@ -44,10 +45,12 @@ def invalid_outcome(call: PreparedCall, problems: Sequence[Problem]) -> Outcome:
     )
 
 
-async def build_outcome(call: PreparedCall, result: CallResult, lease: Lease, writer: ArtifactWriter) -> Outcome:
+async def build_outcome(
+    call: PreparedCall, result: CallResult, lease: Lease, *, budgets: Budgets, writer: ArtifactWriter
+) -> Outcome:
     """Return the outcome of a call that ended, and keep the outputs that it does not show in full."""
     receipt, verdict = _judge(call, result, lease.pooled)
-    shaped = await shape_outputs(result, verdict, call.budgets, writer)
+    shaped = await shape_outputs(result, verdict, budgets, writer)
     return _document(call, result, lease, verdict=verdict, shaped=shaped, receipt=receipt)
 
 

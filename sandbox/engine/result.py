@@ -76,15 +76,11 @@ def measured_usage(end: CallEnd, *, cpu_before: float) -> Usage:
     peak = end.reading.memory_peak_bytes
     return build_trusted(
         Usage,
-        wall_s=_to_microseconds(end.wall_s),
-        cpu_s=None if cpu is None else _to_microseconds(max(cpu - cpu_before, 0.0)),
+        # To the microsecond. `round` takes several times as long.
+        wall_s=int(end.wall_s * 1e6 + 0.5) / 1e6,
+        cpu_s=None if cpu is None else int(max(cpu - cpu_before, 0.0) * 1e6 + 0.5) / 1e6,
         memory_peak_bytes=end.ended.max_rss if peak is None else peak,
         processes_peak=end.reading.processes_peak,
         preload_cpu_s=None,
         preload_memory_bytes=None,
     )
-
-
-def _to_microseconds(seconds: float) -> float:
-    # `round` takes several times as long.
-    return int(seconds * 1e6 + 0.5) / 1e6

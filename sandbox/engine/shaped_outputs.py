@@ -50,9 +50,10 @@ async def shape_outputs(
     shape = partial(shape_value, verdict, budgets)
     value = shape() if is_quick else await aside(shape, writer.threads)
     shaped = ShapedOutputs(*budgets.silence, value)
-    if result.has_outputs:
+    has_outputs = result.has_outputs
+    if has_outputs:
         await _shape_streams(shaped, result, budgets, writer)
-    if result.has_outputs or _is_typed(verdict.value) or not is_shown_whole(value):
+    if has_outputs or _is_typed(verdict.value) or not is_shown_whole(value):
         shaped.value = await _keep_value(shaped, verdict, budgets, writer)
     return shaped
 

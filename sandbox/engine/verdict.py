@@ -216,7 +216,7 @@ def _denied(_: CallEnd, reply: DeniedReply) -> Verdict:
 
 
 def _warnings(reply: ValueReply | ExceptionReply) -> tuple[str, ...]:
-    return tuple([text[:_MAX_WARNING] for text in reply.warnings[:_MAX_WARNINGS]])
+    return tuple([text[:_MAX_WARNING] for text in reply.warnings[:_MAX_WARNINGS]]) if reply.warnings else ()
 
 
 def _unreadable(end: CallEnd, reply: Unreadable) -> Verdict | None:
