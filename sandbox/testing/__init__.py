@@ -1,9 +1,9 @@
 """For the tests of programs that use Sandbox: a backend without processes, and the suite that every backend passes.
 
 `FakeBackend` is a whole backend in memory. Calls go through the real engine (arguments are checked, policies tightened,
-outputs shaped, limits watched) and through the real wire to a runner that does not run the tool's source but answers
-as it was told. What a tool requires is read, and neither resolved nor installed. So a test is quick, needs no Linux and
-no package index, and sees the outcome that a real box would have led to::
+outputs shaped, limits watched) and through the real protocol to a runner that does not run the tool's source but gives
+the answers of the test. Requirements are checked, and neither resolved nor installed. So a test is quick, needs no
+Linux and no package index, and sees the outcome that a real box would give::
 
     from sandbox import Sandbox, Status
     from sandbox.testing import FakeBackend, hangs, prints, script
@@ -22,7 +22,7 @@ no package index, and sees the outcome that a real box would have led to::
         assert outcome.stdout.text == "looking…\\n"
         assert [call.arguments for call in backend.calls] == [{"query": "x"}]
 
-What a tool does is said with `returns`, `raises`, `exits`, `prints`, `leaves` (files), `gives` (as a generator does),
+The steps of a tool are `returns`, `raises`, `exits`, `prints`, `leaves` (files), `gives` (as a generator does),
 `hangs`, `crashes`, `exceeds`, `loses_box` and `uses`, one of them or several in a `script`. As far as a tool that is
 not run can, the fake passes the same suite as every backend: see `sandbox.testing.contract`.
 """

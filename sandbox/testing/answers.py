@@ -1,4 +1,4 @@
-"""What a fake box answers for a tool: steps, one after the other, the last of which ends the call.
+"""The answers of a fake box: steps, one after the other, the last of which ends the call.
 
 Each step is a frozen value, made by a small function whose name reads as what the tool does. A script that ends without
 an ending returns None.
@@ -27,7 +27,7 @@ class Prints:
 
 @dataclass(frozen=True, slots=True)
 class Uses:
-    """What the call's slot will say it used."""
+    """The call's slot reports this usage."""
 
     reading: Reading
 
@@ -42,7 +42,7 @@ class Leaves:
 
 @dataclass(frozen=True, slots=True)
 class Gives:
-    """What a generator gives; all of it is the value in the end, unless the script returns another."""
+    """The items of a generator. All of them are the value in the end, unless the script returns another."""
 
     items: tuple[Any, ...]
 
@@ -72,7 +72,7 @@ class Exits:
 
 @dataclass(frozen=True, slots=True)
 class Hangs:
-    """Nothing more happens; a stubborn runner does not even react to a kill."""
+    """The call never ends. A stubborn runner does not even react to a kill."""
 
     is_stubborn: bool
 
@@ -123,7 +123,7 @@ def prints(stdout: str | bytes = b"", *, stderr: str | bytes = b"", without_end:
 
 
 def leaves(files: Mapping[str, str | bytes], *, refused: Mapping[str, str] | None = None) -> Step:
-    """Leave these files for the caller, by their names below `outputs`; what is refused is told with its reason."""
+    """Leave files for the caller, by their names below `outputs`. `refused` gives reasons for refusing files."""
     return Leaves({name: _bytes(content) for name, content in files.items()}, dict(refused or {}))
 
 

@@ -1,4 +1,4 @@
-"""What a fake box says of its walls: everything that the policy can ask for, but what it was told to miss.
+"""The layers that a fake box claims: all that a policy can ask for, without those that it should miss.
 
 None of it is true, and every receipt says so in its notes.
 """

@@ -32,8 +32,8 @@ class FakeBackend(Backend):
 
     `answers` maps a tool's function to what its calls lead to, or is one function `(name, arguments)` for all of them;
     a tool without an answer raises `LookupError` in its box. `missing` names layers that its boxes lack, `unfit` says
-    why runners cannot import ahead, `opening` is awaited before a box opens and may raise. What a tool requires is
-    read, and neither resolved nor installed.
+    why runners cannot import ahead, `opening` is awaited before a box opens and may raise. Requirements are
+    checked, and neither resolved nor installed.
     """
 
     name = "fake"
@@ -76,7 +76,7 @@ class FakeBackend(Backend):
         return box
 
     def answer(self, call: FakeCall) -> Answer:
-        """What the call leads to; raises what the tool would raise."""
+        """Return the answer to a call, or raise the error of the tool."""
         self.calls.append(call)
         if not isinstance(self._answers, Mapping):
             return self._answers(call.name, call.arguments)
@@ -87,7 +87,7 @@ class FakeBackend(Backend):
 
 
 class FakeSlot:
-    """A slot that says what a script told it to."""
+    """A slot that reports the usage of a script."""
 
     def __init__(self, id: int) -> None:
         self._id = id
@@ -113,7 +113,7 @@ class FakeSlot:
 
 
 class FakeBox(Box):
-    """One box in memory; made by `FakeBackend.open`."""
+    """A box in memory, opened by `FakeBackend.open`."""
 
     def __init__(self, backend: FakeBackend, plan: BoxPlan) -> None:
         self._backend = backend
@@ -132,7 +132,7 @@ class FakeBox(Box):
 
     @property
     def preloaded(self) -> Sequence[str]:
-        """The modules its runner was told to import ahead."""
+        """The modules that its runner should import ahead."""
         return tuple(self._runner.preloaded)
 
     @property
@@ -142,7 +142,7 @@ class FakeBox(Box):
 
     @property
     def compiled(self) -> Sequence[tuple[str, str]]:
-        """The tools its runner was told to compile, each as its file and its text."""
+        """The tools that its runner should compile, each as its file and its text."""
         return tuple(self._runner.compiled)
 
     def listen(self, receiver: Receiver) -> None:
@@ -173,7 +173,7 @@ class FakeBox(Box):
         """End as a box does whose runner was killed from outside."""
         self._loop.call_soon(self._hang_up)
 
-    # What its runner asks of it
+    # The requests of its runner
 
     def say(self, data: bytes) -> None:
         """Hand it to the engine, later: a channel never answers within `send`."""
@@ -192,7 +192,7 @@ class FakeBox(Box):
             self.slots[slot].reading = reading._replace(**{counter: most})
 
     def answer(self, call: FakeCall) -> Answer:
-        """What the backend was given for this call."""
+        """Return the backend's answer to this call."""
         return self._backend.answer(call)
 
     def _hear(self, data: bytes) -> None:

@@ -1,4 +1,4 @@
-"""One call in a fake box: as scripts see it, and as its runner keeps it while it is under way."""
+"""A call in a fake box, as scripts see it and as its runner keeps it."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ _SIZE_BYTES: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class FakeCall:
-    """One call as its box got it."""
+    """A call as its box got it."""
 
     name: str
     arguments: dict[str, Any]
     source: str
     environment: dict[str, str]
     limits: dict[str, int]
-    """Those that the call lowered below its box's."""
+    """The limits that are lower than those of the box."""
     files: dict[str, bytes]
-    """What it was given, by the name below `inputs`."""
+    """The files of the call, by the name below `inputs`."""
 
 
 @dataclass(slots=True, eq=False)
 class CallUnderWay:
-    """What came of it and what is said of it, until it has ended."""
+    """The state of a call until its end."""
 
     id: int
     credit: int
     limits: dict[str, int]
     request: bytearray = field(default_factory=bytearray)
-    told: dict[str, Any] | None = None
+    fields: dict[str, Any] | None = None
     left: LeftFiles = field(default_factory=LeftFiles)
     files_credit: int = 0
     given: list[Any] = field(default_factory=list)
@@ -50,20 +50,20 @@ class CallUnderWay:
 
     def take(self, data: bytes) -> bool:
         """More of its request came, or of the files that follow it; whether the call can start with that."""
-        was_told = self.told is not None
+        was_known = self.fields is not None
         self.request += data
         end = _SIZE_BYTES + int.from_bytes(self.request[:_SIZE_BYTES], "big")
-        if self.told is None and len(self.request) >= max(end, _SIZE_BYTES):
-            self.told = json.loads(self.request[_SIZE_BYTES:end])
+        if self.fields is None and len(self.request) >= max(end, _SIZE_BYTES):
+            self.fields = json.loads(self.request[_SIZE_BYTES:end])
             del self.request[:end]
-        if self.told is not None and len(self.request) >= sum(each["bytes"] for each in self.told.get("files", ())):
+        if self.fields is not None and len(self.request) >= sum(each["bytes"] for each in self.fields.get("files", ())):
             self.all_given.set()
-        return self.told is not None and not was_told
+        return self.fields is not None and not was_known
 
     def files(self) -> dict[str, bytes]:
-        """What it was given."""
+        """Return the files that came with the call."""
         found, at = dict[str, bytes](), 0
-        for each in (self.told or {}).get("files", ()):
+        for each in (self.fields or {}).get("files", ()):
             found[each["path"]] = bytes(self.request[at : at + each["bytes"]])
             at += each["bytes"]
         return found

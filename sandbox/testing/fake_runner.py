@@ -1,8 +1,8 @@
-"""A runner in memory: it speaks the real protocol on the event loop and plays scripts instead of running tools.
+"""A runner in memory, which speaks the real protocol on the event loop and plays scripts instead of running tools.
 
-It keeps to what a real runner promises: `open` is answered by `hello`, every call by `started`, its walls, its output
-as far as that was granted, its reply and `returned`, the files it left, and one `ended`. A call waits for a free slot,
-and for the whole of its request with the files that it is given.
+The fake keeps the promises of a real runner. The runner answers `open` with `hello`, and every call with `started`, the
+record of its layers, its output as far as that was granted, its reply and `returned`, its files, and one `ended`. A
+call waits for a free slot, and for the whole of its request with its files.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _UNMEASURED: Final = {"bytes_free": None, "inodes_free": None}
 
 
 class Place(Protocol):
-    """What the runner needs of the box it is in."""
+    """The box that the runner is in."""
 
     def say(self, data: bytes) -> None:
         """Send to the engine."""
@@ -56,7 +56,7 @@ class Place(Protocol):
         """Have the slot say that the limit was met, if it is one that slots count."""
 
     def answer(self, call: FakeCall) -> Any:
-        """What is to be played, or what gives it; may raise as the tool would."""
+        """Return the steps to play, or an awaitable of them. May raise like the tool."""
 
 
 class FakeRunner:
@@ -181,8 +181,8 @@ class FakeRunner:
             call.task = asyncio.get_running_loop().create_task(self._play(call))
 
     async def _play(self, call: CallUnderWay) -> None:
-        assert call.told is not None
-        request = call.told
+        assert call.fields is not None
+        request = call.fields
         await call.all_given.wait()
         for step in await self._steps(call, request):
             if isinstance(step, Prints):
@@ -250,7 +250,7 @@ class FakeRunner:
             self._place.use(call.slot, step.reading)
 
     async def _meet(self, call: CallUnderWay, step: Step) -> None:
-        """What happens at a step that has no end of its own, or before that end."""
+        """Do the part of a step that comes before its end, if it has one."""
         if isinstance(step, Exceeds) and call.slot is not None:
             self._place.exceed(call.slot, step.limit)
         if isinstance(step, LosesBox):
@@ -272,7 +272,7 @@ class FakeRunner:
         await self._end_with_files(call, end.fields)
 
     async def _end_with_files(self, call: CallUnderWay, fields: dict[str, Any]) -> None:
-        """What it has left is sent when everything else of it is over."""
+        """Send the files of a call when everything else of it is over, and end it."""
         records = b"" if self._taken is None else call.left.records(self._taken)
         for start in range(0, len(records), _PIECE):
             while call.files_credit <= 0:

@@ -1,7 +1,7 @@
 """Files that a scripted call leaves, as the records that a real guard sends of them (`outputs.artifacts.arriving`).
 
-Pure functions of values. What a real guard would not take is refused here in the same words: what is more than the
-policy's files and bytes, and what has no plain name.
+Pure functions of values. The fake refuses the same files as a real guard, in the same words: more than the
+policy's files and bytes, and names that are not plain.
 """
 
 from __future__ import annotations
@@ -21,30 +21,33 @@ _PIECE: Final = 1 << 16
 
 @dataclass(slots=True)
 class LeftFiles:
-    """What one call has left so far: content by name, and what is refused, by name with the reason."""
+    """The files of a call so far: content by name, and the reason for each refused name."""
 
     files: dict[str, bytes] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
 
     def records(self, taken: Mapping[str, int]) -> bytes:
-        """All of it, as it is sent at the end; `taken` is how many `files` and `bytes` of them the policy allows."""
+        """Return the records that a guard sends at the end. `taken` gives the `files` and `bytes` that it may send."""
         if not self.files and not self.refused:
             return b""
-        parts = [*self._files(taken), *(_told(REFUSED, name=name, reason=why) for name, why in self.refused.items())]
-        return b"".join((*parts, _told(OVER, more=0)))
+        parts = [
+            *self._files(taken),
+            *(_json_record(REFUSED, name=name, reason=why) for name, why in self.refused.items()),
+        ]
+        return b"".join((*parts, _json_record(OVER, more=0)))
 
     def _files(self, taken: Mapping[str, int]) -> Iterator[bytes]:
         count = size = 0
         for name, content in sorted(self.files.items()):
             reason = _why_refused(name, count=count, size=size + len(content), taken=taken)
             if reason is not None:
-                yield _told(REFUSED, name=name, reason=reason)
+                yield _json_record(REFUSED, name=name, reason=reason)
                 continue
             count, size = count + 1, size + len(content)
-            yield _told(FILE, name=name, bytes=len(content))
+            yield _json_record(FILE, name=name, bytes=len(content))
             for start in range(0, len(content), _PIECE):
                 yield _record(DATA, content[start : start + _PIECE])
-            yield _told(END, refused=None)
+            yield _json_record(END, refused=None)
 
 
 def _why_refused(name: str, *, count: int, size: int, taken: Mapping[str, int]) -> str | None:
@@ -55,7 +58,7 @@ def _why_refused(name: str, *, count: int, size: int, taken: Mapping[str, int]) 
     return f"there would be more than the {taken['bytes']} bytes that are taken" if size > taken["bytes"] else None
 
 
-def _told(kind: int, **fields: object) -> bytes:
+def _json_record(kind: int, **fields: object) -> bytes:
     return _record(kind, json.dumps(fields).encode("ascii"))
 
 

@@ -16,7 +16,6 @@ NOT_YET: Final = (
     "docs/reference/cli.md",
     "docs/reference/python.md",
     "sandbox/cli/",
-    "sandbox/testing/",
     "tests/contract/",
     "tests/end_to_end/",
     "tests/leaks.py",

@@ -1,4 +1,4 @@
-"""What every backend promises, as checks that any backend can be put to.
+"""The promises of every backend, as checks that run against any backend.
 
 Each check is a plain coroutine function of a `Subject`, named by the sentence that it holds the backend to, and raises
 `AssertionError` with all it found. For a backend of your own::
@@ -36,23 +36,23 @@ CHECKS: Final[tuple[Check, ...]] = (
     values.check_every_json_type_makes_the_round_trip,
     values.check_text_of_every_plane_makes_the_round_trip,
     values.check_half_a_surrogate_pair_is_refused_as_an_argument,
-    values.check_half_a_surrogate_pair_in_a_value_is_replaced_and_told,
+    values.check_half_a_surrogate_pair_is_replaced_with_a_warning,
     values.check_an_argument_of_a_mebibyte_arrives_whole,
     values.check_a_value_of_a_mebibyte_arrives_whole,
     values.check_a_tool_that_returns_nothing_gives_null,
-    values.check_what_json_cannot_hold_is_given_in_another_form_and_told,
+    values.check_a_value_beyond_json_is_converted_with_a_warning,
     values.check_a_coroutine_function_is_awaited,
     values.check_a_generator_gives_a_list,
     values.check_an_async_generator_gives_a_list,
     values.check_parameters_of_every_kind_get_their_arguments,
-    values.check_arguments_that_do_not_fit_are_told_one_by_one,
+    values.check_each_argument_that_does_not_fit_is_reported,
     dialects.check_a_method_of_a_class_is_called,
     dialects.check_a_class_with_execute_is_asked_before_it_is_executed,
     dialects.check_a_module_with_run_gets_its_arguments_and_ctx,
     dialects.check_arguments_come_as_they_are_annotated,
     dialects.check_a_changed_state_comes_back,
     dialects.check_what_a_generator_gives_comes_as_progress,
-    dialects.check_what_nobody_takes_is_not_given,
+    dialects.check_a_value_without_a_parameter_is_not_passed,
     output.check_each_stream_keeps_its_order,
     output.check_bytes_that_are_no_text_are_shown_as_far_as_they_can_be,
     output.check_frames_on_stdout_are_text,
@@ -67,7 +67,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     files.check_files_go_in_and_come_out_as_they_are,
     files.check_what_is_no_plain_file_is_refused_by_name,
     files.check_what_was_left_until_the_time_was_up_comes_back,
-    endings.check_an_exception_is_told_with_the_lines_of_the_author,
+    endings.check_an_exception_has_the_lines_of_the_author,
     endings.check_sys_exit_is_never_ok_whatever_its_code,
     endings.check_an_exit_without_a_word_is_never_ok,
     endings.check_a_signal_is_a_crash_that_names_it,
@@ -88,7 +88,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     limits.check_the_size_of_the_value,
     limits.check_the_size_of_the_arguments,
     limits.check_a_tool_that_copes_with_a_limit_is_ok,
-    limits.check_a_tool_is_told_how_many_processors_it_has,
+    limits.check_a_tool_sees_how_many_processors_it_has,
     limits.check_what_a_call_used_is_measured,
     isolation.check_a_call_begins_with_empty_places,
     isolation.check_what_a_call_leaves_is_not_there_for_the_next,
@@ -107,11 +107,11 @@ CHECKS: Final[tuple[Check, ...]] = (
     lifecycle.check_a_box_is_not_used_again_after_an_unclean_end,
     lifecycle.check_a_box_of_a_single_use_policy_serves_one_call,
     lifecycle.check_single_use_boxes_are_ready_ahead_of_their_calls,
-    lifecycle.check_a_single_use_box_that_was_lost_while_ready_costs_nobody_a_call,
+    lifecycle.check_a_single_use_box_lost_while_ready_costs_no_call,
     lifecycle.check_many_calls_at_once_all_end_well,
-    lifecycle.check_map_keeps_the_order_whoever_is_done_first,
-    lifecycle.check_a_lost_box_is_told_and_the_next_call_works,
-    lifecycle.check_a_box_that_was_lost_while_idle_costs_nobody_a_call,
+    lifecycle.check_map_keeps_the_order_of_its_arguments,
+    lifecycle.check_a_lost_box_is_reported_and_the_next_call_works,
+    lifecycle.check_a_box_lost_while_idle_costs_no_call,
     cancelling.check_a_running_call_can_be_cancelled,
     cancelling.check_a_waiting_call_can_be_cancelled,
     cancelling.check_a_call_can_be_cancelled_at_any_moment,
@@ -123,7 +123,7 @@ CHECKS: Final[tuple[Check, ...]] = (
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """One check tried: the promise, and why it does not hold; None when it does."""
+    """The result of a check: the promise, and why it does not hold, or None."""
 
     name: str
     failure: str | None

@@ -40,7 +40,7 @@ class Running:
 
 
 async def _end_of(task: asyncio.Task[Any]) -> type[BaseException] | None:
-    """What the task raised, if it did."""
+    """Return the exception of the task, if any."""
     await asyncio.wait([task])
     if task.cancelled():
         return asyncio.CancelledError

@@ -111,7 +111,7 @@ async def check_what_a_generator_gives_comes_as_progress(subject: Subject) -> No
     expect.that(isinstance(last, Finished) and last.outcome.value == wanted, f"the last event is {last!r:.2000}")
 
 
-async def check_what_nobody_takes_is_not_given(subject: Subject) -> None:
+async def check_a_value_without_a_parameter_is_not_passed(subject: Subject) -> None:
     """A tool whose reader takes nothing for so long is out of time, with some of it still to be given. Its policy lets
     it give all of that: what is more than a value may be is gathered and not given."""
     policy = subject.policy_with("limits", value=_BYTES_OF_ITEMS)

@@ -1,4 +1,4 @@
-"""How calls end, told apart; and that everything of a call ends with it."""
+"""The ends of calls have distinct statuses, and every process of a call ends with it."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def leave_a_daemon(marker: str, hangs: bool) -> str:
 '''
 
 
-async def check_an_exception_is_told_with_the_lines_of_the_author(subject: Subject) -> None:
+async def check_an_exception_has_the_lines_of_the_author(subject: Subject) -> None:
     outcome = expect.ended(await subject.sandbox.run(FAIL, {"message": "no good"}), Status.EXCEPTION)
     error = outcome.error
     if error is None:

@@ -1,4 +1,4 @@
-"""What checks say when they fail: the whole of what was found, so that nobody has to run them again to see it.
+"""The messages of checks that fail: all that was found, so that a reader need not run them again.
 
 Not `assert`: these also hold under `python -O`, and their messages need no test runner.
 """

@@ -1,4 +1,4 @@
-"""What a call can see of others, of calls before it, and of the host: nothing."""
+"""A call can see nothing of other calls, of earlier calls, and of the host."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ async def check_calls_at_the_same_time_do_not_see_each_other(subject: Subject) -
 
 
 async def _neighbours(subject: Subject, seconds: float) -> list[Any]:
-    """What two calls saw that began together, as far as their boxes were open."""
+    """Return the findings of two calls that began together, once their boxes were open."""
     calls = [
         subject.sandbox.run(NEIGHBOUR, {"name": name, "seconds": seconds}, env={"CALLED": name}) for name in _NEIGHBOURS
     ]

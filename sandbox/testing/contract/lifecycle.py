@@ -60,7 +60,7 @@ async def check_single_use_boxes_are_ready_ahead_of_their_calls(subject: Subject
         expect.same([outcome.timing.path for outcome in found], ["pooled", "pooled"])
 
 
-async def check_a_single_use_box_that_was_lost_while_ready_costs_nobody_a_call(subject: Subject) -> None:
+async def check_a_single_use_box_lost_while_ready_costs_no_call(subject: Subject) -> None:
     policy = subject.policy_with("reuse", mode=ReuseMode.NEVER, ahead=1)
     for lose in subject.losses:
         async with subject.engine(policy=policy) as engine:
@@ -75,25 +75,25 @@ async def check_many_calls_at_once_all_end_well(subject: Subject) -> None:
     expect.same([expect.ok(outcome).value for outcome in outcomes], list(range(subject.many)))
 
 
-async def check_map_keeps_the_order_whoever_is_done_first(subject: Subject) -> None:
+async def check_map_keeps_the_order_of_its_arguments(subject: Subject) -> None:
     source = "import time\n\ndef wait(s: float) -> float:\n    time.sleep(s)\n    return s\n"
     times = [0.3, 0.0, 0.2, 0.1]
     outcomes = await subject.sandbox.map(source, [{"s": each} for each in times])
     expect.same([outcome.value for outcome in outcomes], times)
 
 
-async def check_a_lost_box_is_told_and_the_next_call_works(subject: Subject) -> None:
+async def check_a_lost_box_is_reported_and_the_next_call_works(subject: Subject) -> None:
     for lose in subject.losses:
         async with subject.engine() as engine:
             async with aclosing(engine.sandbox.stream(HANG, {"text": "running"})) as events:
                 await until_printed(events, "running\n")
                 lose(engine.boxes[0])
                 outcome = [event async for event in events][-1]
-            _told_as_lost(outcome)
+            _report_loss(outcome)
             expect.ok(await engine.sandbox.run(ECHO, {"value": 1}))
 
 
-def _told_as_lost(event: Event) -> None:
+def _report_loss(event: Event) -> None:
     if not isinstance(event, Finished):
         raise AssertionError(f"the last event is {event!r:.2000}")
     outcome = expect.ended(event.outcome, Status.CRASHED)
@@ -101,7 +101,7 @@ def _told_as_lost(event: Event) -> None:
     expect.same(outcome.stdout.text, "running\n")
 
 
-async def check_a_box_that_was_lost_while_idle_costs_nobody_a_call(subject: Subject) -> None:
+async def check_a_box_lost_while_idle_costs_no_call(subject: Subject) -> None:
     for lose in subject.losses:
         async with subject.engine() as engine:
             expect.ok(await engine.sandbox.run(ECHO, {"value": 1}))

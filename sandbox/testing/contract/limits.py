@@ -1,4 +1,4 @@
-"""Every limit, met on purpose, and told apart from all the others and from a crash."""
+"""Every limit, met on purpose, is distinct from all others and from a crash."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ async def check_a_tool_that_copes_with_a_limit_is_ok(subject: Subject) -> None:
     expect.same(expect.ok(outcome).value, "coped")
 
 
-async def check_a_tool_is_told_how_many_processors_it_has(subject: Subject) -> None:
+async def check_a_tool_sees_how_many_processors_it_has(subject: Subject) -> None:
     outcome = await subject.sandbox.run(COUNT_CPUS, limits={"cpus": 1})
     expect.same(expect.ok(outcome).value, [1, 1])
 
@@ -156,7 +156,7 @@ async def check_what_a_call_used_is_measured(subject: Subject) -> None:
 
 
 def _seconds_of_counting() -> float:
-    """What the tool's work takes this thread: a box's own clock is not what it is to be measured by."""
+    """Return how long the tool's work takes in this thread: a box's own clock cannot measure the box."""
     begun = time.thread_time()
     for _ in range(_COUNT):
         pass

@@ -1,4 +1,4 @@
-"""What a tool prints, all at once and as a stream."""
+"""The output of a tool, all at once and as a stream."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ async def check_each_stream_keeps_its_order(subject: Subject) -> None:
 
 
 async def check_bytes_that_are_no_text_are_shown_as_far_as_they_can_be(subject: Subject) -> None:
-    garbage = bytes(each for each in range(256) if each not in b"\b\r\x1b") * 12  # those are read, not shown
+    garbage = bytes(each for each in range(256) if each not in b"\b\r\x1b") * 12  # a terminal acts on these
     outcome = expect.ok(await subject.sandbox.run(WRITE, {"text": garbage.decode("latin-1"), "times": 2}))
     expect.same(outcome.stdout.text, (garbage * 2).decode("utf-8", "replace"))
 

@@ -1,4 +1,4 @@
-"""A backend under test, and what checks need beside it: its boxes, their loss, and what outlives a call."""
+"""A backend under test, and the needs of its checks: boxes, their loss, and processes that outlive a call."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class WatchedBackend(ForwardingBackend):
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """One engine of a check's own, and the boxes it opened."""
+    """An engine for a single check, and the boxes that it opened."""
 
     sandbox: AsyncSandbox
     boxes: list[Box]
@@ -50,7 +50,9 @@ class Engine:
 
 @dataclass(slots=True)
 class Subject:
-    """What is tried: `make_backend` makes one, each of `losses` takes a box away as a fault would, before it returns.
+    """The backend under test.
+
+    `make_backend` makes one, and each of `losses` takes a box away as a fault would, before it returns.
 
     Checks that do nothing special share one engine, `sandbox`, open while the subject is.
     """
@@ -65,7 +67,7 @@ class Subject:
 
     @property
     def sandbox(self) -> AsyncSandbox:
-        """The shared engine. It keeps artifacts where they are nobody else's, and whoever tries it may write."""
+        """The shared engine, with a folder for artifacts that the current user may write to."""
         if self._shared is None:
             self._artifacts = TemporaryDirectory(prefix="sandbox-contract-")
             self._shared = AsyncSandbox(

@@ -1,4 +1,4 @@
-"""What goes into a tool and what comes back."""
+"""The arguments of a tool, and its value."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ async def check_half_a_surrogate_pair_is_refused_as_an_argument(subject: Subject
     expect.same([problem.path for problem in outcome.problems], ["value"])
 
 
-async def check_half_a_surrogate_pair_in_a_value_is_replaced_and_told(subject: Subject) -> None:
+async def check_half_a_surrogate_pair_is_replaced_with_a_warning(subject: Subject) -> None:
     source = "def half() -> str:\n    return 'a\\ud83db'\n"
     outcome = expect.ok(await subject.sandbox.run(source))
     expect.same(outcome.value, "a\ufffdb")
@@ -71,7 +71,7 @@ async def check_a_tool_that_returns_nothing_gives_null(subject: Subject) -> None
     expect.same(expect.ok(await subject.sandbox.run("def nothing():\n    pass\n")).value, None)
 
 
-async def check_what_json_cannot_hold_is_given_in_another_form_and_told(subject: Subject) -> None:
+async def check_a_value_beyond_json_is_converted_with_a_warning(subject: Subject) -> None:
     source = "def odd():\n    return {'nan': float('nan'), 'tuple': (1, 2), 'object': object(), 3: 'key'}\n"
     outcome = expect.ok(await subject.sandbox.run(source))
     value: Any = outcome.value
@@ -100,7 +100,7 @@ async def check_parameters_of_every_kind_get_their_arguments(subject: Subject) -
     expect.same(outcome.value, [1, 2, 3, {"d": 4}])
 
 
-async def check_arguments_that_do_not_fit_are_told_one_by_one(subject: Subject) -> None:
+async def check_each_argument_that_does_not_fit_is_reported(subject: Subject) -> None:
     source = "def add(a: int, b: int) -> int:\n    return a + b\n"
     outcome = expect.ended(await subject.sandbox.run(source, {"a": "many", "c": 1}), Status.INVALID)
     expect.same(sorted(problem.path for problem in outcome.problems), ["a", "b", "c"])
