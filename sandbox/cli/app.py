@@ -1,7 +1,7 @@
-"""Every command. A new one is one file and one line here.
+"""All commands. A new command is one file and one line here.
 
-A command's file is imported when the words name that command, and typer is told of no other then: to make ready all of
-them for one takes longer than to read a tool.
+The file of a command is imported when the words name that command, and typer then knows no other command: preparing all
+of them takes longer than reading a tool.
 """
 
 from __future__ import annotations
@@ -62,13 +62,13 @@ _SETTINGS: Final = {"help_option_names": ["-h", "--help"]}
 
 
 def command_line(first: str | None = None) -> typer.Typer:
-    """The command line for words of which this is the first: with that command or group alone, if it is one."""
+    """Return the command line for words that start with this one: only that command or group, if it exists."""
     app = typer.Typer(
         add_completion=False,
         context_settings=_SETTINGS,
         no_args_is_help=False,
         pretty_exceptions_enable=False,
-        rich_markup_mode=None,  # plain help is there in half the time
+        rich_markup_mode=None,  # plain help takes half the time
     )
     app.callback()(root)
     is_known = first in _COMMANDS or first in _GROUPS
@@ -82,7 +82,7 @@ def command_line(first: str | None = None) -> typer.Typer:
 
 
 def named_command(words: Sequence[str]) -> str:
-    """The command that the first of these words name, as it is called: `sandbox env lock`."""
+    """Return the command that the first words name, such as `sandbox env lock`."""
     first, second, *_ = (*words, "", "")
     if second in _GROUPS.get(first, ()):
         return f"sandbox {first} {second}"

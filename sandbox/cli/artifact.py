@@ -1,4 +1,4 @@
-"""What the commands for artifacts have in common: which one, whose, and where they are kept."""
+"""`sandbox artifact`: list, show, search and save artifacts."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from sandbox.outputs.artifacts.store import StoredArtifact
 
 SHOWN_ID_LENGTH: Final = 12
-"""Characters; enough to name it, and as many are shown to people."""
+"""The number of characters that people see of an id, which are enough to name an artifact."""
 ArtifactId = Annotated[str, typer.Argument(metavar="ID", help="The artifact's id, or the beginning of it.")]
 Tenant = Annotated[str, typer.Option("--tenant", metavar="NAME", help="Whose; tenants see only their own.")]
 
 
 def kept_in(place: Path | None) -> Artifacts:
-    """What is kept there."""
+    """Return the artifacts of a tenant in a store."""
     from sandbox.outputs.artifacts.reading import Artifacts
     from sandbox.outputs.artifacts.store import ArtifactStore
 
@@ -41,7 +41,7 @@ def kept_in(place: Path | None) -> Artifacts:
 
 
 def about(artifact: Artifact) -> str:
-    """`plot.png · image/png · 12.3 KiB · 640 × 480`, on one line."""  # noqa: RUF002
+    """Describe an artifact on one line: `plot.png · image/png · 12.3 KiB · 640 × 480`."""  # noqa: RUF002
     import sys
 
     from sandbox.cli.terminal import glyph
@@ -137,7 +137,7 @@ def _document(artifact: Artifact, page: ArtifactPage) -> dict[str, Any]:
 
 
 def _tell_the_rest(page: ArtifactPage) -> None:
-    """On stderr, so that a pipe gets the page and nothing else; on a line of its own where both are looked at."""
+    """Report the rest on stderr, so that a pipe gets only the page; on a new line if stdout is a terminal."""
     if page.end < page.total:
         begin = "\n" if is_terminal(sys.stdout) and page.data[-1:] != b"\n" else ""
         tell(f"{begin}bytes {page.start} to {page.end} of {page.total}; go on with --bytes {page.end}:\n")
@@ -190,7 +190,7 @@ def save_artifact(
 
 
 def refuse_unusable(folder: Path) -> None:
-    """Make the folder; raises `SpecError` when no file can be made in it."""
+    """Create the folder. Raise `SpecError` if no file can be created in it."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with TemporaryFile(dir=folder):
@@ -204,7 +204,7 @@ def refuse_unusable(folder: Path) -> None:
 
 
 def save_all(outcome: Outcome, kept: Artifacts, folder: Path, *, tenant: str, replace: bool) -> tuple[Outcome, int]:
-    """Save every artifact of that call: the outcome, with a warning for each that cannot be, and the exit code."""
+    """Save every artifact of the outcome. Return the outcome, with a warning for each failure, and the exit code."""
     names: set[str] = set()
     errors: dict[str, SandboxError] = {}
     for artifact in outcome.artifacts:
@@ -221,8 +221,7 @@ def save_all(outcome: Outcome, kept: Artifacts, folder: Path, *, tenant: str, re
 
 
 def _was_not_kept(outcome: Outcome) -> bool:
-    """Whether something of it never came into the store, which the outcome tells: a file, or an output too long to show
-    of which nothing more is there."""
+    """Return True if the store lacks a file or an output of the call that is not shown completely."""
     outputs = (outcome.stdout, outcome.stderr, outcome.shaped_value)
     return any(file.is_lost for file in outcome.refused) or any(
         output.truncated and output.artifact is None for output in outputs
@@ -230,7 +229,7 @@ def _was_not_kept(outcome: Outcome) -> bool:
 
 
 def _own_name(artifact: Artifact, taken: set[str]) -> str:
-    """Its name; with its id where a tool's own file is called like what is kept of its output."""
+    """Return the artifact's name, with its id if a file of the tool has the name of a kept output."""
     name = artifact.name
     if name in taken:
         stem, dot, suffix = name.rpartition(".")
@@ -240,7 +239,7 @@ def _own_name(artifact: Artifact, taken: set[str]) -> str:
 
 
 def _place(path: str, folder: Path) -> Path:
-    """Where the file is made, in folders that are none of them links."""
+    """Return the place of the file, below folders that are no links."""
     *parents, name = path.split("/")
     try:
         for parent in parents:

@@ -1,10 +1,10 @@
-"""How the building of an environment goes, shown on stderr while it goes on.
+"""The progress of building an environment, shown on stderr.
 
-On a terminal it is a few lines that stay in their place, one for each stage, and that are gone as soon as there is
-nothing to wait for: what the command has to say stands alone. Anywhere else it is one plain line for each stage that
-begins. Where nothing is built, nothing is shown and nothing of rich is imported.
+A terminal shows a few lines that stay in place, one for each stage, and that disappear at the end, so that the
+command's own messages stand alone. Any other stderr gets one plain line when a stage begins. If nothing is built, this
+module shows nothing and does not import rich.
 
-Events come from the engine's threads, several at once. They only note where things stand; rich's own thread draws.
+Events come from the engine's threads, several at once. The events only update the state; rich's own thread draws.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _FRAMES_PER_S: Final = 12
 
 @contextmanager
 def build_progress(*, is_shown: bool) -> Iterator[OnProgress]:
-    """What to give an engine as its `on_progress`; at the end of the block nothing of it is left on the terminal."""
+    """Yield the `on_progress` of an engine, and clear the terminal at the end."""
     if not is_shown:
         yield ignore_progress
     elif not is_terminal(sys.stderr) or os.environ.get("TERM", "dumb") == "dumb":
@@ -71,68 +71,68 @@ def build_progress(*, is_shown: bool) -> Iterator[OnProgress]:
 
 
 class _Lines:
-    """One line for each stage, when it begins, and for each warning."""
+    """Print one line for each stage, when it begins, and for each warning."""
 
     def __init__(self) -> None:
-        self._told: set[Stage] = set()
+        self._shown: set[Stage] = set()
         self._warn = Warnings()
 
     def __call__(self, event: Progress) -> None:
         if event.stage == "warn":
             self._warn(event)
             return
-        if event.stage == "ready" or event.stage in self._told:
+        if event.stage == "ready" or event.stage in self._shown:
             return
-        self._told.add(event.stage)
+        self._shown.add(event.stage)
         detail = "wheels" if event.stage == "download" else one_line(event.text, most=100)
         tell(f"{_DOING[event.stage]} {detail}\n")
 
 
 class Warnings:
-    """One line for each warning, said once; nothing of the steps."""
+    """Print each warning once, and no stages."""
 
     def __init__(self) -> None:
-        self._told: set[str] = set()
+        self._shown: set[str] = set()
 
     def __call__(self, event: Progress) -> None:
-        if event.stage == "warn" and event.text not in self._told:
-            self._told.add(event.text)
+        if event.stage == "warn" and event.text not in self._shown:
+            self._shown.add(event.text)
             tell(f"warning: {one_line(event.text)}\n")
 
 
 @dataclass(slots=True)
 class Step:
-    """One stage, and how far it is."""
+    """A stage and its progress."""
 
     stage: Stage
     began: float
     ended: float | None = None
     text: str = ""
     parts: dict[str, tuple[int, int | None]] = field(default_factory=dict)
-    """What is done, and of how much; of each wheel in a download, of the whole in other stages."""
+    """Amounts done and in total: of each wheel in a download, of the whole in other stages."""
 
     def note(self, event: Progress) -> None:
-        """Take in one event of it."""
+        """Update the step from an event."""
         is_split = self.stage == "download"
         if is_split or not self.text or event.total is None:
             self.text = one_line(event.text, most=_LONGEST_DETAIL)
-        # Never changed in place: whoever draws reads it meanwhile.
+        # a new dictionary, because rich's thread may read the old one
         self.parts = {**self.parts, (event.text if is_split else ""): (event.done, event.total)}
 
     @property
     def done(self) -> int:
-        """How much is done."""
+        """Return the amount done."""
         return sum(done for done, _ in self.parts.values())
 
     @property
     def total(self) -> int | None:
-        """Of how much, if that is known of every part and is more than nothing."""
+        """Return the total, or None if a part's total is unknown or the sum is zero."""
         totals = [total for _, total in self.parts.values()]
         return sum(total or 0 for total in totals) or None if None not in totals else None
 
     @property
     def detail(self) -> str:
-        """What it is about, in a few words."""
+        """Return the subject of the step in a few words."""
         if self.stage != "download":
             return self.text
         under_way = [name for name, (done, total) in self.parts.items() if done != total]
@@ -142,7 +142,7 @@ class Step:
 
     @property
     def figure(self) -> str:
-        """How far it is, in numbers."""
+        """Return the progress in numbers."""
         done, total = self.done, self.total
         if self.stage == "download":
             is_part = total is not None and self.ended is None
@@ -153,12 +153,12 @@ class Step:
 
     @property
     def elapsed(self) -> float:
-        """For how long it has gone on, or went on."""
+        """Return the duration of the step until now, or until its end."""
         return (self.ended or time.monotonic()) - self.began
 
 
 class Display:
-    """The lines on a terminal; may be called from any thread, and shows itself with the first event."""
+    """The lines on a terminal. Any thread may call the display, which appears with the first event."""
 
     def __init__(self) -> None:
         self._steps: tuple[Step, ...] = ()
@@ -181,7 +181,7 @@ class Display:
                 self._live = self._opened()
 
     def end(self) -> None:
-        """Take it away, if it is there; what it was warned of stays."""
+        """Remove the lines. Warnings stay."""
         with self._guard:
             live, self._live = self._live, None
             self._steps = ()
@@ -192,7 +192,7 @@ class Display:
             self._warnings = ()
 
     def _step_of(self, stage: Stage) -> Step:
-        """The step that this stage is; it ends those before it, and one that comes again begins anew."""
+        """Return the step of this stage. A new step ends the earlier ones, and a repeated stage starts again."""
         now = time.monotonic()
         if self._steps and self._steps[-1].stage == stage:
             return self._steps[-1]
@@ -221,7 +221,7 @@ class Display:
 
 
 def drawn(steps: Sequence[Step], *, spinner: Spinner, width: int) -> Table:
-    """One line for each step: a mark, what is done, to what, how far, and for how long. Columns keep their places."""
+    """Draw one line for each step: mark, action, subject, progress, duration. Columns keep their places."""
     from rich.table import Table
 
     is_wide = width >= _WIDE_ENOUGH
@@ -258,5 +258,5 @@ def _cells(step: Step, spinner: Spinner) -> Iterator[RenderableType]:
 
 
 def _whole_seconds(seconds: float) -> str:
-    """Nothing at first, and then what changes once a second."""
+    """Return the duration in whole seconds, or an empty text in the first second."""
     return rounded_seconds(seconds) if seconds >= _A_MINUTE_S else f"{seconds:.0f} s" if seconds >= 1 else ""

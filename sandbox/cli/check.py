@@ -1,6 +1,7 @@
-"""`sandbox check`: everything that is wrong with a tool's source, each problem with its line and a caret below it.
+"""`sandbox check` and `sandbox schema`: the problems of a tool's source, each with its line and a caret, and its
+schema.
 
-Exit code 2 when one of them is an error, 0 when there are at most warnings. Nothing of the source is executed.
+`check` exits with 2 if a problem is an error, and with 0 if there are only warnings. No code of the source runs.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ def _page(report: CheckReport, file: Path) -> str:
 
 
 def _lines(file: Path) -> list[str]:
-    """The lines of the source, as far as it is text."""
+    """Return the lines of the source, as far as the source is text."""
     from sandbox.errors import SourceError
     from sandbox.tools.syntax.decoding import decode_source
 
@@ -69,7 +70,7 @@ def _problem(problem: SourceProblem, file: Path, lines: list[str]) -> str:
 
 
 def _picture(problem: SourceProblem, lines: list[str]) -> str:
-    """The line, or the part of it around the place, with a caret below."""
+    """Return the line, or a part around the column, with a caret below."""
     from sandbox.tools.safe_text import caret_picture
 
     if problem.line is None or problem.column is None or not 1 <= problem.line <= len(lines):

@@ -1,10 +1,8 @@
-"""`sandbox doctor`: what this host can do, measured by running real calls.
+"""`sandbox doctor`: report what this host can enforce, measured by running real calls.
 
-Which walls were up around a call that demanded none, which of the shipped policies would run here, and whether each
-limit bites: see `sandbox.doctor`. The exit code answers one question: 0 when the `default` policy runs here, 5 when it
-does not.
-
-`--attack` asks another: do the walls hold when they are attacked?
+The report says which isolation layers surround a call that requires none, which shipped policies run here, and whether
+each limit holds: see `sandbox.doctor`. The exit code is 0 if the `default` policy runs here, and 5 if not. `--attack`
+runs attacks instead and checks that the isolation withstands them.
 """
 
 from __future__ import annotations
@@ -136,7 +134,7 @@ def _limit_row(name: str, tried: LimitTried) -> list[Cell]:
 
 @dataclass(frozen=True, slots=True)
 class Siege:
-    """What came of all attacks, and around what they were tried."""
+    """The results of all attacks, and the kind of isolation that was attacked."""
 
     policy: Policy
     receipt: Receipt
@@ -144,12 +142,12 @@ class Siege:
 
     @property
     def lost(self) -> list[str]:
-        """The attacks against which the walls did not hold."""
+        """Return the attacks that succeeded."""
         return [finding.attack.name for finding in self.findings if not finding.held]
 
 
 def attack_host(backend: str | None, policy: str, *, as_json: bool) -> int:
-    """Try every attack and show what came of it; 0 when all walls held, 5 when one did not."""
+    """Run every attack and show the results. Return 0 if the isolation withstood all, else 5."""
     import asyncio
 
     from sandbox.cli.exit_codes import UNAVAILABLE

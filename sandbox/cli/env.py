@@ -1,4 +1,4 @@
-"""`sandbox env list` and `sandbox env show`: what is in the store, and all that went into one environment."""
+"""`sandbox env list`, `show`, `verify` and `prune`: the environments in the store."""
 
 from __future__ import annotations
 
@@ -173,9 +173,11 @@ def _page(reports: Sequence[VerifyReport]) -> ConsolePage:
     page.table(["", "key", "found"], rows, whole=2)
     if not all(report.is_intact for report in reports):
         page.line("")
-        page.line("Find out who could write to the store. What `sandbox env prune KEY` removes is built again.")
+        page.line(
+            "Find out who could write to the store. After `sandbox env prune KEY`, the next call builds the environment again."
+        )
     if not all(report.is_whole for report in reports):
-        page.line("What is not whole is used by nobody, and is built again when it is wanted.")
+        page.line("No call uses incomplete parts; the engine builds them again when it needs them.")
     return page
 
 
@@ -214,10 +216,10 @@ def prune_environments(
     store: StorePlace = None,
     as_json: AsJson = False,
 ) -> int:
-    """Remove environments that are not wanted any more.
+    """Remove environments by key, age or total size.
 
-    Those that are named go, or those that their age and the size of all say, and with them whatever no environment
-    needs. What was imported goes by age and size alike, and stays until then. What is in use stays.
+    Files that no environment needs are removed too. Imported bundles are removed by age and size only. Environments in
+    use always stay.
     """
     from sandbox.environments.store.store import Store
     from sandbox.errors import SpecError
@@ -269,5 +271,5 @@ def _prune_page(report: PruneReport) -> ConsolePage:
     page.line(f"{verb} {', '.join(gone)}: {rounded_bytes(report.bytes_freed)}" if gone else "nothing to remove")
     page.line(f"{rounded_bytes(report.bytes_left)} are left", style="dim")
     if report.is_somebody_building:
-        page.line("Somebody is building: package trees and wheels stay until nobody does.", style="yellow")
+        page.line("A build is running: package trees and wheels stay until no build runs.", style="yellow")
     return page

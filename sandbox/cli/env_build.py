@@ -63,7 +63,7 @@ def build_environment(  # noqa: PLR0913  (each option is a parameter)
 
 
 def _noting(warnings: list[str], tell: OnProgress, event: Progress) -> None:
-    """Keep what is worth a warning, and pass everything on."""
+    """Keep warnings, and pass every event on."""
     if event.stage == "warn" and event.text not in warnings:
         warnings.append(event.text)
     tell(event)
@@ -175,7 +175,7 @@ def lock_environment(  # noqa: PLR0913  (each option is a parameter)
             policy=policy,
             store=store,
             offline=offline,
-            on_progress=Warnings() if as_json else on_progress,  # a lock has no place for them
+            on_progress=Warnings() if as_json else on_progress,  # a lock has no field for them
         ) as box,
     ):
         lock = box.lock(file, refresh=refresh, **fields)
@@ -191,7 +191,7 @@ def lock_environment(  # noqa: PLR0913  (each option is a parameter)
 
 
 def asked(requirements: list[str] | None, *, file: Path | None, python: str | None) -> dict[str, Any]:
-    """The fields of what the command line asks for, which must be something."""
+    """Return the fields of a request from the command line, which must not be empty."""
     from sandbox.errors import SpecError
 
     if not requirements and file is None:
@@ -228,7 +228,7 @@ def _tell_left_out(page: ConsolePage, requirements: tuple[str, ...]) -> None:
 
 
 def requirements_left_out(lock: Lock) -> tuple[str, ...]:
-    """What of the requirements asks for nothing on the interpreter that the lock is for, and is not in it."""
+    """Return the requirements that do not apply to the lock's interpreter, and so are not in the lock."""
     from packaging.requirements import Requirement
     from packaging.utils import canonicalize_name
 
@@ -254,5 +254,5 @@ def _row(package: LockedPackage) -> list[Cell]:
 
 
 def counted(count: int, noun: str) -> str:
-    """`1 package`, `2 packages`."""
+    """Return a number with its noun: `1 package`, `2 packages`."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

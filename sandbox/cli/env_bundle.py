@@ -39,7 +39,7 @@ def export_environment(
 ) -> int:
     """Write an environment, and a tool if you like, into one file.
 
-    It holds the lock and its wheels: everything that the environment is made of again where it is imported.
+    The file holds the lock and its wheels, from which another machine builds the environment.
     """
     from sandbox.cli.inputs import read_file
     from sandbox.environments.bundles.exporting import export_bundle
@@ -82,7 +82,7 @@ def import_environment(
 ) -> int:
     """Take a bundle into the store, for use with --offline.
 
-    What it was exported for, the same requirements on the same kind of interpreter, then works without a network.
+    The bundle's requirements, on the same kind of interpreter, then work without a network.
     """
     from sandbox.cli.inputs import write_file
     from sandbox.environments.bundles.importing import import_bundle
@@ -107,12 +107,12 @@ def import_environment(
         "signature": report.signature,
         "is_signature_checked": report.is_signature_checked,
     }
-    _show(facts, _told(report, tool), as_json=as_json)
+    _show(facts, _describe(report, tool), as_json=as_json)
     return 0
 
 
-def _told(report: ImportReport, tool: Path | None) -> dict[str, str]:
-    """What is said in words for people."""
+def _describe(report: ImportReport, tool: Path | None) -> dict[str, str]:
+    """Describe the import for people."""
     from sandbox.environments.interpreters.host import own_interpreter
 
     own = own_interpreter().tag
@@ -122,11 +122,11 @@ def _told(report: ImportReport, tool: Path | None) -> dict[str, str]:
         "required": ", ".join(report.lock.requirements),
         "for": report.lock.interpreter + fits,
         "tool": kept if report.tool is not None else "none",
-        "signed": _told_of_signature(report),
+        "signed": _describe_signature(report),
     }
 
 
-def _told_of_signature(report: ImportReport) -> str:
+def _describe_signature(report: ImportReport) -> str:
     if report.signature is None:
         return "no; compare the digest with that of the export"
     if not report.is_signature_checked:
@@ -135,7 +135,7 @@ def _told_of_signature(report: ImportReport) -> str:
 
 
 def _key(path: Path | None, read: Callable[..., AnyKey]) -> AnyKey | None:
-    """The key in that file."""
+    """Return the key in the file."""
     from sandbox.cli.inputs import read_file
 
     return None if path is None else read(read_file(path, what="the key", most=_LONGEST_KEY), name=str(path))

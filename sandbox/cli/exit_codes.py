@@ -1,10 +1,10 @@
-"""From whatever happened to an exit code: every way a command can end is here.
+"""Exit codes: from every end of a command to its code.
 
     0 ok   1 the tool failed   2 usage, source or arguments   3 a limit   4 environment   5 backend or isolation
     130 cancelled: SIGINT, SIGTERM or SIGHUP   141 the reader of our output went away
 
-Nobody who uses the command line ever sees a Python traceback of ours. What we did not foresee is one line too, and
-`SANDBOX_TRACEBACK=1` lets whoever reports it show the rest.
+Users of the command line never see a Python traceback of the engine. An unforeseen error is one line too, and
+`SANDBOX_TRACEBACK=1` adds the traceback for a report.
 """
 
 from __future__ import annotations
@@ -35,20 +35,22 @@ _ONCE_MORE_S: Final = 0.02
 
 
 class Interrupts:
-    """Raises `KeyboardInterrupt` for each signal that asks us to end, and remembers that one came: what is torn down
-    because of it may raise something else on the way out. One that came while an object was removed has nowhere to go:
-    Python drops it, and it is raised once more."""
+    """Raise `KeyboardInterrupt` for each signal that asks the process to end, and remember the signal.
+
+    Code that is torn down because of the interrupt may raise another error. Python drops an interrupt that comes while
+    an object is deleted, so this class raises it again.
+    """
 
     def __init__(self) -> None:
         self.came = False
         for number in _SIGNALS:
-            if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup and background jobs set it
+            if signal.getsignal(number) is not signal.SIG_IGN:  # nohup and background jobs set this
                 signal.signal(number, self._interrupt)
         signal.signal(signal.SIGALRM, self._interrupt)
         self._dropped, sys.unraisablehook = sys.unraisablehook, self._take_dropped
 
     def stop(self) -> None:
-        """We are ending already: what is left is one line to write."""
+        """Ignore further signals, because the command is ending and has one line left to write."""
         for number in (*_SIGNALS, signal.SIGALRM):
             signal.signal(number, signal.SIG_IGN)
 
@@ -64,17 +66,17 @@ class Interrupts:
 
 
 class CutShort(Exception):
-    """An interrupt ended a call, and what came of it until then has been told."""
+    """Raised after an interrupt ended a call whose output until then was shown."""
 
 
 def cut_short(interrupt: KeyboardInterrupt) -> Outcome | None:
-    """What came of the call that it ended, if that had begun."""
+    """Return the outcome of the call that the interrupt ended, or None if no call had begun."""
     cancelled = CallCancelled.of(interrupt)
     return None if cancelled is None else cancelled.outcome
 
 
 def exit_code_of(words: list[str]) -> int:
-    """Run one command line; what went wrong has been told when this returns."""
+    """Run one command line and return its exit code. Errors are reported before the function returns."""
     prepare_streams()
     as_json = "--json" in words
     interrupts = Interrupts()
@@ -93,8 +95,8 @@ def exit_code_of(words: list[str]) -> int:
         problem = KeyboardInterrupt()
     if problem is None:
         return code
-    told, code = _judged(problem, words)
-    _report(told, as_json=as_json)
+    report, code = _judge(problem, words)
+    _report(report, as_json=as_json)
     return code
 
 
@@ -106,33 +108,32 @@ def _obeyed(words: list[str]) -> int:
     return code if isinstance(code, int) and words else 0 if words else USAGE
 
 
-def _report(told: Told, *, as_json: bool) -> None:
+def _report(report: ErrorReport, *, as_json: bool) -> None:
     try:
-        report_error(told, as_json=as_json and told.type != Unwritable.__name__)
+        report_error(report, as_json=as_json and report.type != Unwritable.__name__)
     except (ReaderGone, Unwritable):
-        report_error(told, as_json=False)
+        report_error(report, as_json=False)
 
 
-def _judged(error: BaseException, words: list[str]) -> tuple[Told, int]:
+def _judge(error: BaseException, words: list[str]) -> tuple[ErrorReport, int]:
     if isinstance(error, SandboxError):
-        return Told(type(error).__name__, error.message, error.remedy), error.exit_code
+        return ErrorReport(type(error).__name__, error.message, error.remedy), error.exit_code
     if isinstance(error, KeyboardInterrupt):
         ended = "the call was killed and its box closed" if words[:1] == ["run"] else "what was under way was ended"
-        return Told("Cancelled", f"cancelled: {ended}"), CANCELLED
+        return ErrorReport("Cancelled", f"cancelled: {ended}"), CANCELLED
     if isinstance(error, Unwritable):
-        return Told(Unwritable.__name__, str(error)), UNAVAILABLE
-    usage = _usage_complaint(error, words)
+        return ErrorReport(Unwritable.__name__, str(error)), UNAVAILABLE
+    usage = _describe_usage(error, words)
     if usage is not None:
         return usage, USAGE
     if os.environ.get("SANDBOX_TRACEBACK"):
         tell("".join(traceback.format_exception(error)))
     message = f"something is wrong inside sandbox: {type(error).__name__}: {one_line(str(error))}"
-    return Told("InternalError", message, "please report it, with what SANDBOX_TRACEBACK=1 adds"), UNAVAILABLE
+    return ErrorReport("InternalError", message, "please report it, with what SANDBOX_TRACEBACK=1 adds"), UNAVAILABLE
 
 
-def _usage_complaint(error: BaseException, words: list[str]) -> Told | None:
-    """What typer's parser says. Its errors have had two homes, typer's own and click's; both can be asked alike. Some
-    do not know which command they are about."""
+def _describe_usage(error: BaseException, words: list[str]) -> ErrorReport | None:
+    """Return the message of typer's parser, an error of typer or click that may not know its command."""
     format_message = getattr(error, "format_message", None)
     if format_message is None:
         return None
@@ -140,30 +141,30 @@ def _usage_complaint(error: BaseException, words: list[str]) -> Told | None:
 
     path = getattr(getattr(error, "ctx", None), "command_path", None) or named_command(words)
     message = str(format_message()).rstrip(".")
-    return Told("UsageError", message[:1].lower() + message[1:], f"{path} --help")
+    return ErrorReport("UsageError", message[:1].lower() + message[1:], f"{path} --help")
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """What is told of an error."""
+class ErrorReport:
+    """The parts of an error's report."""
 
     type: str
     message: str
     remedy: str | None = None
 
 
-def report_error(told: Told, *, as_json: bool) -> None:
-    """Tell it."""
+def report_error(report: ErrorReport, *, as_json: bool) -> None:
+    """Write the report to stdout as JSON, or to stderr for people."""
     if as_json:
-        show_document(json.dumps({"error": asdict(told)}, ensure_ascii=False))
+        show_document(json.dumps({"error": asdict(report)}, ensure_ascii=False))
     else:
-        tell(error_text(told))
+        tell(error_text(report))
 
 
-def error_text(told: Told) -> str:
-    """The lines for people; a source error's message already shows the faulty line, with a caret below it."""
-    text = painted("error:", "red", on=sys.stderr) + f" {visible(told.message)}\n"
-    if told.remedy:
+def error_text(report: ErrorReport) -> str:
+    """Return the lines for people. The message of a source error already has the faulty line with a caret."""
+    text = painted("error:", "red", on=sys.stderr) + f" {visible(report.message)}\n"
+    if report.remedy:
         arrow = glyph("→", plain="->", on=sys.stderr)
-        text += painted(f"  {arrow} {visible(told.remedy)}", "dim", on=sys.stderr) + "\n"
+        text += painted(f"  {arrow} {visible(report.remedy)}", "dim", on=sys.stderr) + "\n"
     return text

@@ -1,4 +1,4 @@
-"""Which daemon the `image` commands speak to: the one that calls use, unless the command line names another."""
+"""`sandbox image`: images of containers, in the daemon that calls use unless the command line names another."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ DockerHost = Annotated[
 
 
 def connected(docker_host: str | None) -> closing[DockerClient]:
-    """A client of that daemon, for the time of a `with`."""
+    """Connect to the daemon for the duration of the block."""
     from sandbox.backends.container.docker.client import connect
     from sandbox.config import load_configuration
 
@@ -116,13 +116,13 @@ def build_image(  # noqa: PLR0913  (each option is a parameter)
     with (
         build_progress(is_shown=not as_json) as on_progress,
         Sandbox(backend=backend, policy=policy, store=store, offline=offline, on_progress=on_progress) as box,
-    ):  # while the engine is open, nobody prunes what it built
+    ):  # while the engine is open, no other process prunes its environment
         return _build(box.build(file, **fields), docker_host, as_json=as_json)
 
 
 @contextmanager
 def _stored(key: str, store: Path | None) -> Iterator[Environment]:
-    """The environment of that key, kept from being pruned."""
+    """Return the environment with that key, protected from pruning."""
     from sandbox.environments.model import Environment
     from sandbox.environments.store.store import Store
     from sandbox.errors import EnvironmentUnavailable
@@ -245,7 +245,7 @@ def prune_images(
 ) -> int:
     """Remove images that a newer one has replaced, and environments on a base that has been.
 
-    What a container uses stays, and so does what is not ours.
+    Images in use, and images that the engine did not make, always stay.
     """
     from sandbox.errors import SpecError
     from sandbox.images import prune, prune_environment_images
@@ -253,7 +253,7 @@ def prune_images(
     if key is not None and (everything or older_than is not None):
         raise SpecError("a key says already which images go", remedy="give --key alone")
     age = None if older_than is None else _age(older_than)
-    with connected(docker_host) as client:  # environments first: their bases cannot go before them
+    with connected(docker_host) as client:  # environments first, because their bases cannot be removed before them
         report = prune_environment_images(client, older_than_s=age, key=key, everything=everything, dry_run=dry_run)
         if key is None:
             report = _both(report, prune(client, everything=everything, dry_run=dry_run))
@@ -302,7 +302,7 @@ def _prune_page(report: PruneReport) -> ConsolePage:
 
 def pull_image(
     reference: Annotated[
-        str, typer.Argument(metavar="IMAGE", help="By its digest, as `image push` told it: REPOSITORY@sha256:…")
+        str, typer.Argument(metavar="IMAGE", help="By digest, as `image push` prints it: REPOSITORY@sha256:…")
     ],
     docker_host: DockerHost = None,
     as_json: AsJson = False,

@@ -1,7 +1,7 @@
-"""What the command line gives a call, read: arguments, limits and variables. Whatever is odd about it is a `SpecError`.
+"""Read arguments, limits, variables and files of a call from the command line. A wrong input raises `SpecError`.
 
-Nothing is guessed: a key that is given twice, here and there, is refused instead of deciding which one was meant. The
-text of `-a` stays text; what it becomes is decided by the types the tool declares.
+The module never guesses: a key that is given twice is refused. The text of `-a` stays text until the tool's types
+decide about it.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from sandbox.outputs.tokens import Tokenizer
 
 LARGEST_ARGUMENTS: Final = 128 << 20
-"""Above what any shipped policy takes, so that the policy is what says no."""
+"""Larger than any shipped policy grants, so that the policy refuses first."""
 _MOST_DIGITS: Final = 640
-"""Of an integer: as many as every Python reads. All those of arguments have fewer than 21."""
+"""The maximum number of digits of an integer that every Python reads. Valid arguments have fewer than 21."""
 _FORMS: Final = {"--file": "NAME=PATH", "--output": "NAME.WHAT=VALUE"}
 _EXAMPLES: Final = {
     "--env": "LANG=C.UTF-8",
@@ -32,14 +32,14 @@ _EXAMPLES: Final = {
 
 
 def refuse_second_reader(documents: Mapping[str, str | None]) -> None:
-    """Standard input can be read once; `documents` are what the options were given."""
+    """Refuse two readers of standard input. `documents` are the values of the options."""
     readers = [option for option, document in documents.items() if document == "-"]
     if len(readers) > 1:
         raise SpecError(f"standard input is to be read for {' and '.join(readers)}", remedy="give one of them a file")
 
 
 def read_arguments(document: str | None, pairs: Sequence[str]) -> dict[str, Any]:
-    """The arguments of `--args` and `-a` together."""
+    """Return the arguments of `--args` and `-a` together."""
     arguments = read_object(document, option="--args") or {}
     for name, value in read_pairs(pairs, option="-a").items():
         if name in arguments:
@@ -49,7 +49,7 @@ def read_arguments(document: str | None, pairs: Sequence[str]) -> dict[str, Any]
 
 
 def read_pairs(pairs: Sequence[str], *, option: str) -> dict[str, str]:
-    """The `NAME=VALUE` pairs of an option that can be repeated."""
+    """Return the `NAME=VALUE` pairs of a repeatable option."""
     found: dict[str, str] = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
@@ -67,14 +67,14 @@ def _like(option: str) -> str:
 
 
 def read_store(text: str) -> Path:
-    """The folder that `--store` names."""
+    """Return the folder of `--store`."""
     from sandbox.environments.disk.paths import named_place
 
     return named_place(text)
 
 
 def read_limits(timeout: str | None, pairs: Sequence[str]) -> dict[str, str]:
-    """The limits that the call asks for; what they may be is the policy's to say."""
+    """Return the call's limits. The policy checks the values."""
     limits = read_pairs(pairs, option="--limit")
     if timeout is None:
         return limits
@@ -84,7 +84,7 @@ def read_limits(timeout: str | None, pairs: Sequence[str]) -> dict[str, str]:
 
 
 def read_outputs(pairs: Sequence[str]) -> dict[str, dict[str, str]]:
-    """What `--output` says of each output; what that may be is for the call's spec to say."""
+    """Return the fields of `--output` by output. The call's spec checks the values."""
     found: dict[str, dict[str, str]] = {}
     for place, value in read_pairs(pairs, option="--output").items():
         name, dot, what = place.partition(".")
@@ -95,7 +95,7 @@ def read_outputs(pairs: Sequence[str]) -> dict[str, dict[str, str]]:
 
 
 def read_object(document: str | None, *, option: str) -> dict[str, Any] | None:
-    """The JSON object of an option, if it is given."""
+    """Return the JSON object of an option, if it is given."""
     return None if document is None else _object(document, option=option)
 
 
@@ -120,7 +120,7 @@ def _example(option: str) -> str:
 
 
 def _integer(digits: str) -> int:
-    """Python reads no number of thousands of digits; one that it reads is judged with the other arguments."""
+    """Return the integer. Python reads no number of thousands of digits; the tool's types check shorter ones."""
     if len(digits) > _MOST_DIGITS:
         raise ValueError(f"the integer {digits[:20]}… is beyond 64 bits; hand it over as a string")
     return int(digits)
@@ -136,7 +136,7 @@ def _without_repetition(members: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _text(document: str, *, option: str) -> tuple[str, str]:
-    """The JSON text, and what to call it."""
+    """Return the JSON text, and its name for messages."""
     if document == "-":
         return _standard_input(option), f"standard input ({option} -)"
     if document.startswith("@"):
@@ -178,7 +178,7 @@ def _decoded(file: BinaryIO, *, origin: str) -> str:
 
 
 def write_file(path: Path, content: bytes, *, replace: bool = True) -> None:
-    """Write it; one that is there is replaced, unless it must not be."""
+    """Write the file, and replace an existing one if that is allowed."""
     try:
         with path.open("wb" if replace else "xb") as file:
             file.write(content)
@@ -189,7 +189,7 @@ def write_file(path: Path, content: bytes, *, replace: bool = True) -> None:
 
 
 def read_file(path: Path, *, what: str, most: int) -> bytes:
-    """Read a file that was named; `what` says what it is to be."""
+    """Read a named file; `what` describes it in messages."""
     try:
         with path.open("rb") as file:
             content = file.read(most + 1)
@@ -202,7 +202,7 @@ def read_file(path: Path, *, what: str, most: int) -> bytes:
 
 
 def load_tokenizer(named: str | None) -> Tokenizer | None:
-    """What is named, if anything is; raises `SpecError` where that cannot be called."""
+    """Return the named tokenizer, if any. Raise `SpecError` if it cannot be called."""
     if named is None:
         return None
     module, colon, path = named.partition(":")
@@ -215,7 +215,7 @@ def load_tokenizer(named: str | None) -> Tokenizer | None:
         found = import_module(module)
         for name in path.split("."):
             found = getattr(found, name)
-    except Exception as error:  # whatever the module does when it is imported
+    except Exception as error:  # importing a module may raise anything
         raise SpecError(f"--tokenizer {named[:80]}: {type(error).__name__}: {str(error)[:200]}") from None
     if not callable(found):
         raise SpecError(f"--tokenizer {named[:80]}: that cannot be called")

@@ -47,7 +47,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document on
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallOptions:
-    """What `run` calls, with which arguments, and under which limits."""
+    """The tool, arguments and limits of `run`."""
 
     entry: Annotated[
         str | None, typer.Option("--entry", metavar="NAME", help="Function to call if the file has several.")

@@ -1,9 +1,8 @@
-"""An outcome for people: what the tool said, then its value, then what became of the call.
+"""An outcome for people: the tool's output, then its value, then the end of the call.
 
-To stdout goes what the tool wrote to its stdout, and last its value: text as it is, a table row by row (or in columns,
-where somebody looks), an image or bytes as a line on them, anything else as JSON. A tool that returns None shows
-nothing. To stderr goes what it wrote to its stderr, then for a call that is not ok what is wrong with it, and last one
-line of figures. So a pipe gets the result and nothing else, whatever happened.
+stdout gets the tool's stdout, and then the value: text as it is, a table by rows (in columns on a terminal), an image
+or bytes as a line about them, anything else as JSON, and nothing for None. stderr gets the tool's stderr, then the
+problem of a call that is not ok, and last one line of figures. So a pipe gets the result only, in every case.
 """
 
 from __future__ import annotations
@@ -25,8 +24,8 @@ _MOST_REFUSALS: Final = 5
 
 
 def report_outcome(outcome: Outcome, *, is_output_shown: bool = False, is_value_fitted: bool = False) -> None:
-    """Write all of it; the tool's own output only where it was not already shown as it came, and the value as it fits
-    into its budget where that was asked for."""
+    """Write the outcome: the tool's output only if it was not streamed, and the value within its budget if that was
+    asked for."""
     if not is_output_shown:
         show(_ended(visible(outcome.stdout.text)))
         tell(_ended(visible(outcome.stderr.text)))
@@ -49,12 +48,12 @@ def report_outcome(outcome: Outcome, *, is_output_shown: bool = False, is_value_
 
 
 def _is_for_eyes(value: Json) -> bool:
-    """Whether it says what it was: a table, an image, bytes. Nobody reads those as JSON."""
+    """Return True for a table, an image or bytes, which people do not read as JSON."""
     return isinstance(value, dict) and isinstance(value.get("$type"), str)
 
 
 def _show_fitted(outcome: Outcome) -> None:
-    """The value's text; a table is drawn where somebody looks, if nothing is left out of it."""
+    """Show the value's text within its budget; a complete table is drawn on a terminal."""
     fitted = outcome.shaped_value
     if fitted.type == "table" and not fitted.truncated and is_terminal(sys.stdout):
         from sandbox.cli.tables import drawn_table, screen_width
@@ -66,7 +65,7 @@ def _show_fitted(outcome: Outcome) -> None:
 
 
 def show_value(value: Json) -> None:
-    """The value alone; coloured where somebody looks and it is short enough to be looked at."""
+    """Show the value alone, with colours if it is short and stdout is a terminal."""
     if value is None:
         return
     if isinstance(value, str):
@@ -78,7 +77,7 @@ def show_value(value: Json) -> None:
 
 
 def value_json(value: Json) -> str:
-    """On one line where it fits, otherwise indented."""
+    """Return the value's JSON, on one line if it fits, otherwise indented."""
     fit = portable(value)
     line = json.dumps(fit, ensure_ascii=False)
     return line if len(line) <= _WIDEST_LINE else json.dumps(fit, ensure_ascii=False, indent=2)
@@ -96,7 +95,7 @@ def _coloured(text: str) -> str:
 
 
 def headline(outcome: Outcome) -> str:
-    """What became of a call that is not ok: `exception: ValueError: no such city`."""
+    """Return the end of a call that is not ok: `exception: ValueError: no such city`."""
     status = outcome.status.value
     if outcome.limit_name and outcome.status is Status.LIMIT:
         status += f" {outcome.limit_name}"
@@ -106,12 +105,12 @@ def headline(outcome: Outcome) -> str:
         return status
     message = visible(outcome.error.message).strip().replace("\n", f"\n{_INDENT}")
     kind = visible(outcome.error.type)
-    is_told = kind.lower() == status or kind in message
-    return ": ".join(part for part in (status, "" if is_told else kind, message) if part)
+    is_named = kind.lower() == status or kind in message
+    return ": ".join(part for part in (status, "" if is_named else kind, message) if part)
 
 
 def details(outcome: Outcome) -> list[str]:
-    """What else is known about it, line by line."""
+    """Yield further facts about the end, line by line."""
     lines = [_problem_line(problem) for problem in outcome.problems]
     if outcome.error is not None and outcome.error.traceback:
         lines += visible(outcome.error.traceback).strip("\n").split("\n")
@@ -128,7 +127,7 @@ def details(outcome: Outcome) -> list[str]:
 
 
 def _problem_line(problem: Problem) -> str:
-    """`count: must be an integer, got "x"`."""
+    """Return a problem as `count: must be an integer, got "x"`."""
     path, message = one_line(problem.path), one_line(problem.message)
     expected, got = one_line(str(problem.expected or "")), one_line(str(problem.got or ""))
     told = [f"expected {expected}"] if expected and expected not in message else []
@@ -138,7 +137,8 @@ def _problem_line(problem: Problem) -> str:
 
 
 def _network_line(outcome: Outcome) -> str | None:
-    """`network: 3 connections, 1.2 KiB sent, 2.0 MiB received; refused: 10.0.0.1 (address)`."""
+    """Return the use of the network: `network: 3 connections, 1.2 KiB sent, 2.0 MiB received; refused: 10.0.0.1
+    (address)`."""
     traffic: Any = outcome.evidence.get("network")
     if not isinstance(traffic, dict):
         return None
@@ -159,13 +159,13 @@ def _limit_line(outcome: Outcome) -> str | None:
 
 
 def summary(outcome: Outcome) -> str:
-    """`ok · 12 ms · 4.2 MiB · cold · process`, without what was not measured."""
+    """Return the figures that were measured: `ok · 12 ms · 4.2 MiB · cold · process`."""
     peak = outcome.usage.memory_peak_bytes
     is_run = outcome.receipt is not None or outcome.environment is not None
     parts = [
         outcome.status.value,
         rounded_seconds(outcome.usage.wall_s) if is_run else "nothing ran",
-        rounded_bytes(peak) if peak else "",  # none where it was ended before it had begun
+        rounded_bytes(peak) if peak else "",  # a call that ended before it began has none
         outcome.timing.path if is_run else "",
         outcome.receipt.isolation.value if outcome.receipt else "",
     ]
@@ -173,5 +173,5 @@ def summary(outcome: Outcome) -> str:
 
 
 def _ended(text: str) -> str:
-    """With a line break at its end, if there is any text."""
+    """Return the text with a line break at its end, or an empty text."""
     return text if not text or text.endswith("\n") else f"{text}\n"

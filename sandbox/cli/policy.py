@@ -1,4 +1,4 @@
-"""`sandbox policy list`: the shipped policies, each with who should choose it."""
+"""`sandbox policy list`, `show` and `explain`: policies, and what enforces them on this host."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ _PROXY: Final = "the engine's proxy"
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line of a policy, explained."""
+    """A line of a policy, explained."""
 
     key: str
     value: str
@@ -94,7 +94,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Wall:
-    """One layer of isolation, explained."""
+    """A layer of isolation, explained."""
 
     name: str
     is_required: bool
@@ -134,7 +134,7 @@ async def _tried(policy: Policy, backend: str | None) -> tuple[Trial, Receipt, L
 
 
 def _lines(policy: Policy, receipt: Receipt, loose: Loose) -> dict[str, list[Line]]:
-    """Every field of the policy, by its section."""
+    """Yield a line for every field of the policy, by section."""
     keepers = {f"{section}.{key}": keeper for section, key, keeper in _keepers(policy, receipt, loose)}
     return {
         name: [_line(section, key, keepers.get(f"{name}.{key}")) for key in type(section).model_fields]
@@ -151,7 +151,7 @@ def _line(section: Section, key: str, keeper: Keeper | None) -> Line:
 
 
 def _keepers(policy: Policy, receipt: Receipt, loose: Loose) -> Iterator[tuple[str, str, Keeper]]:
-    """What enforces the lines of which more is known than that the engine does: section, key, keeper."""
+    """Return what enforces a field, by section and key, for fields that not only the engine enforces."""
     from sandbox.outcome import EnforcedBy
 
     watched = {
@@ -194,7 +194,7 @@ def _files(policy: Policy, receipt: Receipt) -> Keeper:
 
 
 def _build_memory(receipt: Receipt) -> Keeper:
-    """Builds run in boxes of processes, whatever backend the calls have."""
+    """Return what enforces the memory of builds, which run in boxes of processes with every backend."""
     from sandbox.outcome import EnforcedBy
 
     if receipt.backend != "subprocess":
@@ -222,7 +222,7 @@ def _network(policy: Policy, receipt: Receipt) -> dict[str, Keeper]:
 
 
 def _walls(policy: Policy, receipt: Receipt) -> list[Wall]:
-    """Every layer there is."""
+    """Yield every layer."""
     from sandbox.backends.hints import PURPOSES
 
     required = {layer.value for layer in policy.isolation.require}
@@ -277,7 +277,7 @@ def _row(line: Line) -> list[Cell]:
     from sandbox.cli.tables import Cell
     from sandbox.cli.text import with_note
 
-    value = "see below" if line.key == "require" and line.value != "nothing" else line.value  # with the walls
+    value = "see below" if line.key == "require" and line.value != "nothing" else line.value  # with the isolation
     keeper = with_note(line.enforced_by, line.note)
     return [Cell(line.key), Cell(value, "bold"), Cell(line.meaning), Cell(keeper, "dim")]
 

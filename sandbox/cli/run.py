@@ -1,10 +1,10 @@
 """`sandbox run`: one call of a tool in a file.
 
-The call runs on the engine's own thread and this one writes, so that a reader who pauses (a full pipe, Ctrl-S) holds
-back the tool and never the clock that limits it.
+The call runs on the engine's own thread and this thread writes, so that a reader who pauses (a full pipe, Ctrl-S)
+delays the tool and never the clock that limits it.
 
-With `--stream --json` each line is one JSON document: `{"event": "printed", "stream", "text"}` for what is printed,
-`{"event": "progress", "value"}` for what a generator gives, and last the outcome itself, or `{"error": …}`.
+With `--stream --json` each line is one JSON document: `{"event": "printed", "stream", "text"}` for printed output,
+`{"event": "progress", "value"}` for the items of a generator, and last the outcome itself, or `{"error": …}`.
 """
 
 from __future__ import annotations
@@ -136,13 +136,13 @@ def _streamed(
                     return event.outcome
         except KeyboardInterrupt as interrupt:
             if cut_short(interrupt) is None:
-                events.throw(interrupt)  # it came between two events, and learns here what came of the call
+                events.throw(interrupt)  # the interrupt came between two events, so the call's outcome is read here
             raise
     raise AssertionError("the last event is the outcome")
 
 
 class _Lines:
-    """What is printed, as one JSON document per piece."""
+    """Print one JSON document for each piece of output."""
 
     def write(self, stream: str, text: str) -> None:
         show_document(json.dumps({"event": "printed", "stream": stream, "text": text}, ensure_ascii=False))
@@ -154,12 +154,14 @@ class _Lines:
         show_document(json.dumps({"event": "progress", "value": fit}, ensure_ascii=False))
 
     def end(self) -> None:
-        """Nothing is held back."""
+        """Do nothing: no piece is held back."""
 
 
 class _Screen:
-    """What is printed, to the streams it was printed to; at the end, both are at the beginning of a line. What a
-    generator gives is shown on stderr: stdout gets all of it as the value."""
+    """Print output to the stream that the tool printed to, and end both streams at the start of a line.
+
+    Items of a generator go to stderr, because stdout gets all of them as the value.
+    """
 
     def __init__(self) -> None:
         streams = {"stdout": sys.stdout, "stderr": sys.stderr}

@@ -1,6 +1,6 @@
-"""Tables for people, drawn by rich; the only module that needs it always, so it is imported when one is drawn.
+"""Tables for people, drawn by rich. Other modules import this one only to draw, because it always needs rich.
 
-What stands in a cell may come from a policy file or from a box, so it is never read as markup.
+Cells may hold text from a policy file or a box, so no cell is read as markup.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from sandbox.outcome import Json
 from sandbox.outputs.shapes.table import TableValue, cell, read_table, size_of
 
 _NARROWEST, _WIDEST = 60, 120
-"""Below that names would be cut, and nothing be left of them at last; a terminal breaks lines, too."""
+"""A narrower table would cut names until nothing is left; a wider one is hard to read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A text, and how it looks; `note` stands below it, in the background."""
+    """A text with a style, and a dimmed `note` below."""
 
     text: str
     style: str = ""
     note: str = ""
 
     def drawn(self) -> Text:
-        """As rich takes it."""
+        """Return the cell as rich's text."""
         text = Text(visible(self.text), style=self.style)
         if self.note:
             text = Text.assemble(text, "\n" if self.text else "", (visible(self.note), "dim"))
@@ -43,19 +43,19 @@ class Cell:
 
 
 def mark(good: bool, *, matters: bool = True) -> Cell:
-    """✓, or ✗ in the colour of how much it matters."""
+    """Return ✓, or ✗ in the colour of its importance."""
     if good:
         return Cell(glyph("✓", plain="yes", on=sys.stdout), "bold green")
     return Cell(glyph("✗", plain="NO", on=sys.stdout), "bold red" if matters else "bold yellow")
 
 
 def arrow(text: str | None) -> str:
-    """A remedy, as it stands below what it would mend."""
+    """Return a remedy as a line below its problem."""
     return f"{glyph('→', plain='->', on=sys.stdout)} {text}" if text else ""
 
 
 def screen_width() -> int:
-    """How wide tables may be."""
+    """Return the width of tables."""
     return min(max(_NARROWEST, Console(file=sys.stdout).width), _WIDEST)
 
 
@@ -66,16 +66,16 @@ class ConsolePage:
         self._parts: list[RenderableType] = []
 
     def title(self, text: str, *, note: str = "") -> None:
-        """A heading."""
+        """Add a heading."""
         line = Text.assemble((visible(text), "bold"), (f"  {visible(note)}" if note else "", "dim"))
         self._parts += ["", line] if self._parts else [line]
 
     def line(self, text: str, *, style: str = "", in_one_piece: bool = False) -> None:
-        """One paragraph; in one piece, it is left to the terminal to break it."""
+        """Add a paragraph. With `in_one_piece`, the terminal breaks it instead of rich."""
         self._parts.append(Text(visible(text), style=style, no_wrap=in_one_piece))
 
     def facts(self, facts: Mapping[str, str]) -> None:
-        """One line for each; paths and digests stay in one piece, which can be copied."""
+        """Add a line for each fact. Paths and digests stay in one piece, so that users can copy them."""
         width = max(map(len, facts), default=0)
         for name, fact in facts.items():
             line = Text.assemble((f" {visible(name):{width}}   ", "dim"), visible(fact))
@@ -83,7 +83,7 @@ class ConsolePage:
             self._parts.append(line)
 
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[Cell]], *, whole: int = 1) -> None:
-        """A table; the `whole` first columns stay as they are, and the others give way on a narrow terminal."""
+        """Add a table. The first `whole` columns keep their width, and the others shrink on a narrow terminal."""
         table = rich_table.Table(
             box=box.SIMPLE_HEAD, pad_edge=False, header_style="dim", show_edge=False, padding=(0, 2, 0, 0)
         )
@@ -95,7 +95,7 @@ class ConsolePage:
         self._parts.append(Padding(table, (0, 0, 0, 1)))
 
     def show(self) -> None:
-        """Draw it on stdout, as wide as the terminal, up to what a reader's eye can follow."""
+        """Draw on stdout, as wide as the terminal, up to a readable width."""
         console = Console(file=sys.stdout, highlight=False, markup=False, emoji=False)
         width = screen_width()
         console.width = max(width, console.width)
@@ -111,7 +111,7 @@ _AROUND_A_CELL: Final = 3
 
 
 def drawn_table(value: Json, *, width: int) -> ConsolePage | None:
-    """The value, if it is such a table."""
+    """Return the value drawn as a table, or None if it is not a table."""
     table = read_table(value)
     if table is None or not _is_regular(table) or not isinstance(value, dict):
         return None
@@ -128,13 +128,13 @@ def drawn_table(value: Json, *, width: int) -> ConsolePage | None:
 
 
 def _is_regular(table: TableValue) -> bool:
-    """Whether every row is there, and has as many cells as there are columns."""
+    """Return True if every row is there and has a cell for each column."""
     is_whole = not table.missing and all(len(row) == len(table.columns) for row in table.rows)
     return is_whole and 0 < len(table.columns) * (len(table.rows) + 1) <= _MOST_CELLS
 
 
 def _column(told: dict[str, Any], values: list[Json]) -> list[str]:
-    """Its name, its type and its cells, all of one width."""
+    """Return the name, the type and the cells, padded to one width."""
     texts = [one_line(told["name"]), one_line(told["dtype"]), *(visible(cell(value)) for value in values)]
     width = max(map(cell_len, texts))
     are_numbers = all(value is None or type(value) in (int, float) for value in values)

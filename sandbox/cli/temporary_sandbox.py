@@ -1,4 +1,4 @@
-"""A sandbox for the commands that try out this host: their calls are ours, and the store of artifacts is the user's."""
+"""A sandbox for commands that test this host: the engine's own calls must not leave artifacts in the user's store."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sandbox.client.client import AsyncSandbox
 
 @asynccontextmanager
 async def forgetful_sandbox(backend: str | None) -> AsyncIterator[AsyncSandbox]:
-    """One that keeps nothing of what its calls leave."""
+    """Open a sandbox with a temporary artifact store."""
     with TemporaryDirectory(prefix="sandbox-") as folder:
         async with AsyncSandbox(backend=backend, artifact_store=folder) as box:
             yield box

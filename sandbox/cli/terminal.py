@@ -1,10 +1,11 @@
-"""The two streams of this process, as commands write to them.
+"""The output streams of this process.
 
-Whatever the locale, nothing that is written can fail for its characters: JSON is UTF-8 always, and other text has what
-an encoding lacks written out. A reader who went away (`| head`) ends the command quietly, by `ReaderGone`; it is no
-`OSError`, because typer has ideas of its own about those. What cannot be told on stderr is not told.
+No locale can make writing fail for a character: JSON is always UTF-8, and other text escapes what the encoding lacks. A
+reader who goes away (`| head`) ends the command quietly, by `ReaderGone`, which is no `OSError` because typer handles
+those itself. Errors of writing to stderr are ignored.
 
-Typer prints its help and rich draws its tables on `sys.stdout`; that stands for the same way out.
+Typer prints its help and rich draws its tables on `sys.stdout`, which this module replaces by a stream with the same
+rules.
 """
 
 from __future__ import annotations
@@ -22,17 +23,17 @@ _CODES: Final[dict[Colour, str]] = {"red": "31", "green": "32", "yellow": "33", 
 
 
 class ReaderGone(Exception):
-    """Nobody reads our stdout any more."""
+    """The reader of stdout is gone."""
 
 
 class Unwritable(Exception):
-    """Stdout takes nothing: a full disk, mostly."""
+    """stdout cannot be written, usually because a disk is full."""
 
 
 def prepare_streams() -> None:
-    """Make the standard descriptors safe to use, also where the caller closed some of them.
+    """Make the standard descriptors safe to use, even if the caller closed some of them.
 
-    A closed one would be given to the next socket or file that is opened, and a box would be talked to on stdout.
+    The next socket or file would get the number of a closed descriptor, and a box would write to stdout.
     """
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
         os.set_inheritable(descriptor, True)
@@ -43,15 +44,15 @@ def prepare_streams() -> None:
 
 def _prepared(stream: TextIO | None) -> TextIO:
     if stream is None:
-        return open(os.devnull, "w", encoding="utf-8")  # for as long as the process lives
+        return open(os.devnull, "w", encoding="utf-8")  # the replacements stay open while the process lives
     with suppress(AttributeError, ValueError):
         stream.reconfigure(errors="backslashreplace")  # type: ignore[attr-defined]  # for typer, which prints its help
     return stream
 
 
 class _WayOut:
-    """Stdout for those who write to it themselves: all they know of it, but that it fails as `show` does. Nothing is
-    kept back in it, and nobody gets at what is below."""
+    """The stdout of libraries that write themselves. Writing fails as `show` does, is never buffered, and hides the
+    stream below."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -61,7 +62,7 @@ class _WayOut:
         return len(text)
 
     def flush(self) -> None:
-        """Everything is written by now."""
+        """Do nothing: everything is written already."""
 
     def __getattr__(self, name: str) -> Any:
         if name == "buffer":
@@ -75,23 +76,23 @@ def show(text: str) -> None:
 
 
 def show_document(text: str) -> None:
-    """Write JSON to stdout: UTF-8 whatever the locale, and a line break."""
+    """Write JSON to stdout, in UTF-8 for every locale, with a line break."""
     show_bytes(f"{text}\n".encode("utf-8", "replace"))
 
 
 def tell(text: str) -> None:
-    """Write to stderr, after what was shown before."""
+    """Write to stderr, after everything that was written to stdout before."""
     with suppress(OSError, ValueError):
         _write_all(sys.stderr, text.encode(sys.stderr.encoding or "utf-8", "backslashreplace"))
 
 
 def stages(*, is_silent: bool) -> Callable[[str], None]:
-    """Tells how something long goes, line by line; whoever reads JSON just waits for it."""
+    """Return a function that reports the stages of long work line by line, or reports nothing to readers of JSON."""
     return (lambda _: None) if is_silent else (lambda stage: tell(f"{stage}\n"))
 
 
 def show_bytes(data: bytes) -> None:
-    """Write to stdout, as it is."""
+    """Write bytes to stdout."""
     try:
         _write_all(sys.stdout, data)
     except BrokenPipeError:
@@ -101,8 +102,8 @@ def show_bytes(data: bytes) -> None:
 
 
 def _write_all(stream: TextIO, data: bytes) -> None:
-    """Past Python's own layers: those lose the rest of a partial write when they do not buffer (PYTHONUNBUFFERED), and
-    give up on a terminal that another program has left non-blocking."""
+    """Write without Python's own layers, which lose the rest of a partial write when unbuffered (PYTHONUNBUFFERED), and
+    give up on a terminal that another program has set to non-blocking."""
     descriptor, rest = stream.fileno(), memoryview(data)
     while rest:
         try:
@@ -112,31 +113,31 @@ def _write_all(stream: TextIO, data: bytes) -> None:
 
 
 def is_terminal(stream: TextIO) -> bool:
-    """Whether somebody looks at it."""
+    """Return True if the stream is a terminal."""
     with suppress(ValueError, AttributeError):
         return stream.isatty()
     return False
 
 
 def is_drawn_on(stream: TextIO) -> bool:
-    """Whether it is a terminal that takes sequences."""
+    """Return True if the stream is a terminal that understands escape sequences."""
     return is_terminal(stream) and os.environ.get("TERM", "dumb") != "dumb"
 
 
 def has_colours(stream: TextIO) -> bool:
-    """The same, of a user who wants colours."""
+    """Return True if the stream is such a terminal and its user wants colours."""
     return is_drawn_on(stream) and not os.environ.get("NO_COLOR")
 
 
 def painted(text: str, colour: Colour, *, on: TextIO) -> str:
-    """The text in a colour, where there are colours; each line for itself."""
+    """Return the text with a colour on each line, if the stream has colours."""
     if not has_colours(on):
         return text
     return "\n".join(f"\x1b[{_CODES[colour]}m{line}\x1b[0m" if line else "" for line in text.split("\n"))
 
 
 def glyph(symbol: str, *, plain: str, on: TextIO) -> str:
-    """The symbol, or its plain form where the stream's encoding lacks it."""
+    """Return the symbol, or its plain form if the stream's encoding lacks it."""
     try:
         symbol.encode(on.encoding or "ascii")
     except (UnicodeEncodeError, LookupError):
