@@ -173,9 +173,7 @@ def _page(reports: Sequence[VerifyReport]) -> ConsolePage:
     page.table(["", "key", "found"], rows, whole=2)
     if not all(report.is_intact for report in reports):
         page.line("")
-        page.line(
-            "Find out who could write to the store. After `sandbox env prune KEY`, the next call builds the environment again."
-        )
+        page.line("Find out who could write to the store. A build replaces what `sandbox env prune KEY` removes.")
     if not all(report.is_whole for report in reports):
         page.line("No call uses incomplete parts; the engine builds them again when it needs them.")
     return page

@@ -213,7 +213,7 @@ def test_a_receipt_that_differs_from_the_kernel_is_noticed(seen: Look, said: str
     assert said in complaint
 
 
-def test_memory_beyond_a_watched_limit_is_allowed_until_the_call_ends_for_it() -> None:
+def test_memory_beyond_a_watched_limit_is_allowed_until_the_call_ends() -> None:
     watched = {"memory": LimitState(value=1, enforced_by=EnforcedBy.WATCHER)}
     receipt = _receipt().model_copy(update={"limits": watched})
     assert Look(WALLED, memory=1 << 40).complaints(receipt, Status.MEMORY) == []
