@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from sandbox.backends.subprocess.box import GroupSlot
 from sandbox.backends.subprocess.groups import Group, Hierarchies
-from sandbox.backends.subprocess.slots import GroupSlot
 from tests.leaks import Watch, descriptors
 
 
