@@ -1,15 +1,15 @@
-"""Nothing is left behind: not by a test, not by a module, not by the run.
+"""Tests, modules and runs leave nothing behind.
 
-A *trace* is something that outlives who made it unless it is given back: a process, a descriptor, a mount, a cgroup, a
-temporary directory. Each look below names all traces of one kind that there are now; a `Watch` compares two looks. What
-is new gets a moment to go, because processes take time to die, and is then a failure that names it.
+A *trace* is a resource that outlives its maker unless it is given back: a process, a descriptor, a mount, a cgroup, a
+temporary directory. Each look below names all traces of one kind that there are now; a `Watch` compares two looks. A
+new trace gets a moment to go, because processes take time to die, and is then a failure that names the trace.
 
 A test is watched by itself when it uses fixtures of its own only. An engine that a module's tests share may rightly
 open a box in any of them, so such a test is watched with its module, and where a fixture is shared by the whole run,
 with the run. The run has a temporary directory of its own, so that what others do on the machine is not blamed on it.
 
-Several processes may share a run (see `tests/workers.py`). Each is watched like a run, for what is its own. Whose an
-engine was that is dead, nobody can tell from its cgroup: of those, all that are new are the whole run's.
+Several processes may share a run (see `tests/workers.py`). Each is watched like a run, for its own traces. The cgroup
+of a dead engine does not show whose it was: all new cgroups of dead engines are the whole run's.
 
 Fixtures here are automatic: there is nothing to ask for. A process that was orphaned is no child of ours any more;
 those are found by `tests/provision/offspring.py`.
@@ -33,7 +33,7 @@ import pytest
 
 from tests.workers import is_worker, make_own_folder
 
-Traces = dict[str, str]  # what identifies a trace → what to call it
+Traces = dict[str, str]  # the identity of a trace → its name in a failure
 Look = Callable[[], Traces]
 Scope = Literal["function", "module", "session"]
 
@@ -122,7 +122,7 @@ def _is_ours(cgroup: Path) -> bool | None:
 
 
 def temporary_directories() -> Traces:
-    """What is in the run's own temporary directory."""
+    """Return the content of the run's own temporary directory."""
     return {name: f"temporary {Path(tempfile.gettempdir(), name)}" for name in os.listdir(tempfile.gettempdir())}
 
 
@@ -172,7 +172,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """What no process of a shared run can be blamed for."""
+    """Fail on traces for which no process of a shared run can be blamed."""
     if (watch := session.config.stash.get(_WHOLE_RUN, None)) is None:
         return
     left = session.config.stash[_LEFT] = watch.leftovers(besides=_named(session.config))
@@ -191,8 +191,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 def nothing_outlives_the_run(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[None]:
-    """Everything, watched from before the first test until every fixture is closed."""
-    tmp_path_factory.getbasetemp()  # stays where pytest keeps it for whoever looks into a failure
+    """Watch all kinds of traces from before the first test until every fixture is closed."""
+    tmp_path_factory.getbasetemp()  # pytest keeps this folder for a look into failures
     with _own_temporary_directory(request.config):
         watch = Watch(processes, descriptors, mounts, _cgroups(request.config), temporary_directories)
         yield
@@ -234,7 +234,7 @@ def _named(config: pytest.Config) -> set[str]:
 
 
 def _cgroups(config: pytest.Config) -> Look:
-    """Those that a test or a module can be blamed for."""
+    """Return the look at cgroups for which a test or a module can be blamed."""
     return own_cgroups if is_worker(config) else cgroups
 
 

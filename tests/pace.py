@@ -4,7 +4,7 @@ A test that takes more than a quarter of a second is marked `slow`, so that the 
 `python3 -m tests -m "not slow"`. Unmarked ones above that are listed at the end. Machines are noisy, so an unmarked
 test fails only when it takes twenty times as long, and what it waited for a processor that others had is not counted.
 
-What was collected stays to the end. The garbage collector is told so, and need not go through millions of objects again
+Collected tests stay to the end. The garbage collector freezes them, and does not go through millions of objects again
 for every test that calls it.
 """
 
@@ -47,7 +47,7 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
     if call.when == "call" and call.duration > SLOW_SECONDS and item.get_closest_marker("slow") is None:
-        report.user_properties.append((_UNMARKED, call.duration))  # goes with the report to whoever sums up
+        report.user_properties.append((_UNMARKED, call.duration))  # goes with the report to the process that sums up
         seconds = call.duration - (_seconds_waited_for_a_processor() - item.stash[_WAITED_BEFORE])
         if report.passed and seconds > TOO_SLOW_SECONDS:
             report.outcome = "failed"

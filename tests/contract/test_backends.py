@@ -82,7 +82,7 @@ def try_check() -> Iterator[Callable[[Check], None]]:
 
 @pytest.fixture(scope="module")
 def found_without_root(unprivileged_python: Path) -> dict[str, str | None]:
-    """What failed of each check, all tried by a process without any privilege."""
+    """Return the failure of each check, if any, in a process without any privilege."""
     answer = subprocess.run(
         [unprivileged_python, "-I", "-m", "sandbox.testing.contract", "subprocess"],
         cwd="/",

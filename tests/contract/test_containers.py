@@ -1,8 +1,8 @@
 """Containers keep the contract under every runtime, kept for many calls or opened for one.
 
-Each variant has one engine, open from its first check to the end, in whatever order they are tried. What cannot
-be asked of a variant stands in `_NEVER_WARM` and `_A_KERNEL_OF_ITS_OWN` with the reason, and the tests below ask what
-takes its place: a single-use container is nobody else's, before, during and after its call.
+Each variant has one engine, open from its first check to the end, in whatever order they are tried. `_NEVER_WARM`
+and `_A_KERNEL_OF_ITS_OWN` list the checks that do not apply to a variant, with the reason. The tests below check
+instead that a single-use container belongs to one call alone, before, during and after that call.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ LONGEST_S: Final = 300.0
 _NO_BOX_IS_WARM: Final = "no box is there for a second call"
 _NEVER_WARM: Final[Reasons] = {
     lifecycle.check_a_second_call_finds_the_box_warm: _NO_BOX_IS_WARM,
-    lifecycle.check_a_prepared_box_is_warm_for_the_first_call: "it is told as pooled",
+    lifecycle.check_a_prepared_box_is_warm_for_the_first_call: "its outcome says pooled",
     lifecycle.check_tenants_do_not_share_a_box: _NO_BOX_IS_WARM,
     isolation.check_what_a_call_leaves_is_not_there_for_the_next: _NO_BOX_IS_WARM,
     isolation.check_who_kills_everything_reaches_only_itself: _NO_BOX_IS_WARM,
@@ -153,7 +153,7 @@ def _opened(asked: Variant, host: str, client: DockerClient) -> Iterator[Tried]:
 
 @pytest.fixture
 def variant(request: pytest.FixtureRequest, opened: Callable[[Variant], Tried]) -> Tried:
-    """One of `VARIANTS`, with its engine."""
+    """Return the engine of one of `VARIANTS`."""
     return opened(request.param)
 
 
@@ -167,7 +167,7 @@ def _id(box: Box) -> str:
 
 
 def _losses(client: DockerClient) -> tuple[Callable[[Box], None], ...]:
-    """Killed, and removed, by somebody who may use the daemon too."""
+    """Return two ways to lose a container to another user of the daemon: killed, and removed."""
 
     def kill(box: Box) -> None:
         client.api.kill(_id(box))
@@ -198,7 +198,7 @@ def test_the_next_call_finds_nothing_of_the_one_before(variant: Tried) -> None:
 
 
 @every_single_use
-def test_who_kills_everything_reaches_nobody_elses_call(variant: Tried) -> None:
+def test_a_tool_that_kills_everything_reaches_only_its_own_call(variant: Tried) -> None:
     async def check(subject: Subject) -> None:
         async with subject.engine() as engine:
             other = cancelling.Running(engine.sandbox)
@@ -212,7 +212,7 @@ def test_who_kills_everything_reaches_nobody_elses_call(variant: Tried) -> None:
 
 
 @every_single_use
-def test_a_container_is_gone_with_its_call_and_all_that_the_call_left_running(variant: Tried) -> None:
+def test_a_container_is_gone_with_its_call_and_all_leftovers(variant: Tried) -> None:
     policy = variant.subject.policy_with("reuse", mode=ReuseMode.NEVER, ahead=0)
     tool: dict[str, Any] = {"source": endings.DAEMON, "policy": policy}
 

@@ -1,4 +1,4 @@
-"""What the contract's tools do, said to a fake box: each entry is the twin of the tool of that name."""
+"""Answers for a fake box that repeat the contract's tools: each entry is the twin of the tool of that name."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def sandbox(*words: object, env: dict[str, str] | None = None, **options: Any) -
 
 
 def start(*words: object) -> subprocess.Popen[str]:
-    """Start one command line, to be read and signalled while it runs. It hears hangups, also where we do not."""
+    """Start one command line, which a test reads and signals. Hangups reach it even if they do not reach us."""
     ours = signal.signal(signal.SIGHUP, signal.SIG_DFL)
     try:
         return subprocess.Popen(

@@ -1,4 +1,4 @@
-"""What a module's tests share: an engine, a package index, a store."""
+"""Fixtures that the tests of a module share: an engine, a package index, a store."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.indexes import LocalIndex
 
 @pytest.fixture(scope="module")
 def sandbox() -> Iterator[Sandbox]:
-    """One engine with real boxes, under the policy of a call that names none."""
+    """Open an engine with real boxes, under the policy of a call that names none."""
     with Sandbox() as engine:
         yield engine
 
@@ -35,7 +35,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def harmless(sandbox: Sandbox) -> Iterator[None]:
-    """Whatever the test's call does, the engine serves the next one, and nothing of it is left running."""
+    """Check after a test that the engine serves the next call, and that nothing of the test's call is left running."""
     yield
     assert serves(sandbox)
     assert wait_until(is_at_rest), "something is left running in a box"

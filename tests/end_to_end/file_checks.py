@@ -1,4 +1,4 @@
-"""What holds for files wherever boxes are: each check is a sentence, tried on boxes of processes and on containers."""
+"""Checks of files for every kind of box. Boxes of processes and containers both try each check."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Check = Callable[[Sandbox, ArtifactStore], None]
 
 
 def content(store: ArtifactStore, outcome: Outcome, name: str) -> bytes:
-    """What was kept of that file."""
+    """Return the kept content of that file."""
     found = next(each for each in outcome.artifacts if each.name == name)
     with store.shelf().open(found.id) as file:
         return file.read()
@@ -113,7 +113,7 @@ def check_a_tool_that_went_elsewhere_left_its_files_where_they_are(sandbox: Sand
     assert [each.name for each in outcome.artifacts] == ["a"]
 
 
-def check_folders_without_files_are_nothing_to_be_told_of(sandbox: Sandbox, store: ArtifactStore) -> None:
+def check_folders_without_files_are_not_reported(sandbox: Sandbox, store: ArtifactStore) -> None:
     makes = "import os, sys, time\ndef tool():\n    os.makedirs('outputs/plots/small')\n    "
     ends = {"return": "ok", "raise ValueError": "exception", "sys.exit()": "exited", "os._exit(3)": "exited"}
     for end, status in ends.items():
@@ -132,5 +132,5 @@ CHECKS: Final[tuple[Check, ...]] = (
     check_what_a_call_left_that_went_without_a_word_comes_back,
     check_what_a_tool_that_goes_on_writes_later_does_not,
     check_a_tool_that_went_elsewhere_left_its_files_where_they_are,
-    check_folders_without_files_are_nothing_to_be_told_of,
+    check_folders_without_files_are_not_reported,
 )

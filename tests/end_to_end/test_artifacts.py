@@ -55,13 +55,13 @@ def tool():
 """
 
 
-def test_a_call_that_failed_without_descriptors_and_left_nothing_is_told_of_no_files(sandbox: Sandbox) -> None:
+def test_a_call_that_failed_and_left_nothing_reports_no_files(sandbox: Sandbox) -> None:
     outcome = sandbox.run(HOLDS_ALL_DESCRIPTORS)
     assert (outcome.status, outcome.refused) == (Status.EXCEPTION, ())
 
 
 def test_what_is_only_rehearsed_is_not_kept(tmp_path: Path) -> None:
-    """All that is told of a call is told of a value of our own before, which is too long for this budget."""
+    """A value of our own is too long for this budget, so that it uses up all room of the report."""
     store = ArtifactStore(tmp_path)
     with Sandbox(artifact_store=store) as engine:
         outcomes = [engine.run("def tool():\n    return 7\n", return_char_limit=1) for _ in range(5)]
@@ -134,7 +134,7 @@ def test_what_does_not_tell_its_size_is_refused_by_name(sandbox: Sandbox, path: 
     assert serves(sandbox)
 
 
-def test_what_opens_and_cannot_be_read_is_told_by_name(sandbox: Sandbox) -> None:
+def test_a_file_that_opens_and_cannot_be_read_is_reported_by_name(sandbox: Sandbox) -> None:
     with pytest.raises(SpecError, match="/proc/self/mem cannot be read: Input/output error"):
         sandbox.run(READ, files={"a": "/proc/self/mem"})
 
@@ -146,7 +146,7 @@ def test_nothing_can_be_a_file_and_a_folder(sandbox: Sandbox) -> None:
 
 def test_a_file_that_changes_while_it_is_sent_ends_the_call(sandbox: Sandbox, tmp_path: Path) -> None:
     path = tmp_path / "changing"
-    path.write_bytes(bytes(48 * MIB))  # it takes so long that a touch comes in between, however busy the machine is
+    path.write_bytes(bytes(48 * MIB))  # large enough that a touch comes in between, however busy the machine is
     with ThreadPoolExecutor() as pool:
         is_over = threading.Event()
         changing = pool.submit(_touch_until, is_over, path)

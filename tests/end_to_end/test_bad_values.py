@@ -1,4 +1,4 @@
-"""What goes in and what comes out: arguments that do not fit, and values that JSON has no form for."""
+"""Values that go in and come out: arguments that do not fit, and values that JSON has no form for."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_a_value_over_its_limit_ends_by_that_limit(sandbox: Sandbox) -> None:
 
 
 @pytest.mark.parametrize("value", ["{1: 'a', '1': 'b'}", "[{True: 1, 'true': 2}]", "{'x': {None: 1, 'null': 2}}"])
-def test_keys_that_are_the_same_as_text_are_told(value: str, sandbox: Sandbox) -> None:
+def test_keys_that_are_the_same_as_text_are_reported(value: str, sandbox: Sandbox) -> None:
     outcome = sandbox.run(f"def tool(): return {value}")
     assert outcome.status is Status.OK
     assert outcome.warnings == ("two keys are the same as text; the value of the last is given",)
@@ -122,7 +122,7 @@ def tool():
 """
 
 
-def test_an_exception_whose_own_methods_raise_is_still_told(sandbox: Sandbox) -> None:
+def test_an_exception_whose_own_methods_raise_is_still_reported(sandbox: Sandbox) -> None:
     outcome = sandbox.run(RAISES_ITSELF)
     assert outcome.status is Status.EXCEPTION
     assert outcome.error is not None
@@ -138,7 +138,7 @@ def tool():
 """
 
 
-def test_an_error_of_the_system_whose_number_raises_is_still_told(sandbox: Sandbox) -> None:
+def test_a_system_error_whose_number_raises_is_still_reported(sandbox: Sandbox) -> None:
     outcome = sandbox.run(NUMBER_THAT_RAISES)
     assert outcome.status is Status.EXCEPTION
     assert outcome.error is not None

@@ -1,6 +1,6 @@
 """Parts of the machinery that are killed from outside: calls end as they must, and nothing stays behind.
 
-An engine that is to be killed runs in a process of its own. What it has running is written down before, because
+An engine that a test kills runs in a process of its own. The test lists the engine's processes before, because
 afterwards nothing connects the orphans to it.
 """
 
@@ -154,7 +154,7 @@ def test_boxes_die_with_their_engine_while_a_child_of_it_lives_on() -> None:
 
 
 def _is_a_fork(process: psutil.Process) -> bool:
-    """Of the engine's own program; a child of a box that is just ending has no arguments any more."""
+    """Return whether a process runs the engine's own program. A child of an ending box has no arguments any more."""
     try:
         return "-c" in process.cmdline()
     except psutil.Error:

@@ -86,7 +86,7 @@ def test_a_call_cancelled_while_its_box_opens_leaves_an_engine_that_serves(after
     _run(work())
 
 
-def test_one_callers_cancelling_does_not_take_the_box_from_others_that_wait_for_it() -> None:
+def test_cancelling_one_caller_leaves_the_box_to_others_that_wait() -> None:
     async def work() -> None:
         async with AsyncSandbox() as engine:
             tasks = [asyncio.create_task(engine.run(TRIVIAL, {"a": 1, "b": 2})) for _ in range(6)]
@@ -126,7 +126,7 @@ def test_a_call_that_is_cancelled_again_and_again_is_still_seen_to_its_end() -> 
     _run(work())
 
 
-def test_a_call_cancelled_at_the_moment_of_its_end_ends_one_way_or_the_other() -> None:
+def test_a_call_cancelled_while_it_ends_is_either_done_or_cancelled() -> None:
     async def work() -> None:
         async with AsyncSandbox() as engine:
             assert await _serves(engine)
@@ -197,7 +197,7 @@ def _interrupt_when(is_time: threading.Event) -> threading.Thread:
     return thread
 
 
-def test_ctrl_c_in_a_blocking_call_kills_the_call_and_leaves_the_engine_usable() -> None:
+def test_ctrl_c_in_a_blocking_call_leaves_the_engine_usable() -> None:
     with Sandbox() as engine:
         is_time = threading.Event()
         thread = _interrupt_when(is_time)

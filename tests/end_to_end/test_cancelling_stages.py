@@ -59,7 +59,7 @@ async def _ends(task: asyncio.Task[Outcome]) -> Status:
 
 
 def _unfinished(store: ArtifactStore) -> list[Path]:
-    """What is being written, or held for a call."""
+    """List the files that are being written, or held for a call."""
     return [path for part in ("coming", "held") for path in store.root.glob(f"*/{part}/*")]
 
 
@@ -131,7 +131,7 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalIndex]:
 
 
 @pytest.mark.parametrize("stage", STAGES)
-def test_a_call_cancelled_while_its_environment_is_made_leaves_a_store_that_works(
+def test_a_call_cancelled_during_its_build_leaves_a_store_that_works(
     stage: str, index: LocalIndex, tmp_path: Path
 ) -> None:
     source = version_of("wanted", "wanted")
@@ -157,9 +157,7 @@ def test_a_call_cancelled_while_its_environment_is_made_leaves_a_store_that_work
 
 
 @pytest.mark.parametrize("stage", ["verify", "publish"])
-def test_what_is_about_to_be_published_when_a_build_is_cancelled_is_whole_or_not_there(
-    stage: str, index: LocalIndex, tmp_path: Path
-) -> None:
+def test_a_build_cancelled_while_it_publishes_is_whole_or_absent(stage: str, index: LocalIndex, tmp_path: Path) -> None:
     async def cancelled(store: Path, *, moment: int) -> None:
         reached = asyncio.Event()
         loop = asyncio.get_running_loop()
@@ -181,9 +179,7 @@ def test_what_is_about_to_be_published_when_a_build_is_cancelled_is_whole_or_not
         asyncio.run(cancelled(tmp_path / str(moment), moment=moment))
 
 
-def test_an_engine_closed_while_an_environment_is_made_for_nobody_says_nothing_of_it(
-    index: LocalIndex, tmp_path: Path
-) -> None:
+def test_an_engine_closed_during_an_abandoned_build_stays_silent(index: LocalIndex, tmp_path: Path) -> None:
     complaints: list[Any] = []
 
     async def work() -> None:

@@ -40,13 +40,13 @@ def store(tmp_path: Path) -> Path:
 
 
 def ids(store: Path, *, tenant: str = "") -> dict[str, str]:
-    """What is kept, by its name."""
+    """Return the kept files by name."""
     listed = sandbox("artifact", "list", "--artifacts", store, "--tenant", tenant, "--json")
     assert listed.returncode == 0
     return {each["name"]: each["id"] for each in json.loads(listed.stdout)}
 
 
-def test_a_file_is_given_and_what_is_left_is_told(tool: Path, store: Path, tmp_path: Path) -> None:
+def test_a_file_is_given_and_files_left_are_reported(tool: Path, store: Path, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("what it holds")
     answer = sandbox("run", tool, "--file", f"data/a.txt={tmp_path / 'a.txt'}", "--artifacts", store)
     assert (answer.returncode, answer.stdout) == (0, "what it holds\n")
@@ -115,7 +115,7 @@ def test_nothing_is_replaced_where_nothing_is_saved(tool: Path) -> None:
     assert (answer.returncode, "it goes with --save-artifacts" in answer.stderr) == (2, True)
 
 
-def test_a_file_called_like_what_is_kept_of_stdout_is_saved_beside_it(tmp_path: Path, store: Path) -> None:
+def test_a_file_named_like_the_kept_stdout_is_saved_next_to_it(tmp_path: Path, store: Path) -> None:
     path = tmp_path / "tool.py"
     path.write_text("def tool():\n    open('outputs/stdout.txt', 'w').write('mine')\n    print('line\\n' * 9000)\n")
     answer = sandbox("run", path, "--save-artifacts", tmp_path / "saved", "--artifacts", store)

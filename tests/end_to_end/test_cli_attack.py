@@ -1,4 +1,4 @@
-"""`sandbox doctor --attack`: whoever runs it learns which walls hold on their own host."""
+"""`sandbox doctor --attack` shows its users which walls hold on their own host."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_nothing_of_it_is_kept(siege: dict[str, Any], store: Path) -> None:
     assert list(store.iterdir()) == []
 
 
-def test_it_is_told_what_was_tried_and_around_what(siege: dict[str, Any]) -> None:
+def test_the_report_names_the_attacks_and_their_surroundings(siege: dict[str, Any]) -> None:
     assert (siege["backend"], siege["isolation"], siege["policy"]) == ("subprocess", "process", "default")
     assert all(told["tries"] and told["how"] for told in siege["attacks"].values())
 

@@ -91,7 +91,7 @@ def test_a_schema_has_the_shape_that_is_asked_for(shape: str | None, key: str, s
     assert key in json.loads(answer.stdout)
 
 
-def test_a_shape_that_nobody_takes_is_an_error() -> None:
+def test_a_shape_that_no_parameter_takes_is_an_error() -> None:
     answer = sandbox("schema", "examples/word_count.py", "--format", "xml")
     assert (answer.returncode, answer.stdout) == (2, "")
     assert "openai, openai-responses, anthropic, mcp, json" in answer.stderr

@@ -113,7 +113,7 @@ def test_a_runtime_that_is_not_there_is_refused_with_those_that_are(typed: Typed
     assert "runsc" in answer.stderr
 
 
-def test_a_daemon_without_an_image_is_told_with_the_command_that_makes_one(own_daemon: Daemon, typed: Typed) -> None:
+def test_a_daemon_without_an_image_is_reported_with_the_remedy(own_daemon: Daemon, typed: Typed) -> None:
     answer = typed(*CALL, *AS_ARGUMENT, env={"DOCKER_HOST": own_daemon.url})
     assert (answer.returncode, answer.stdout) == (5, "")
     assert answer.stderr.splitlines()[-1] == "  → run `sandbox image bootstrap`"

@@ -1,4 +1,4 @@
-"""Whatever is wrong, the command line says it in one clear line, with the right exit code and never a traceback."""
+"""The command line reports every error in one clear line, with the right exit code and never a traceback."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def _words(case: str, folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_an_error_is_told_in_a_clear_line(case: str, folder: Path) -> None:
+def test_an_error_is_reported_in_a_clear_line(case: str, folder: Path) -> None:
     _, code, said = CASES[case]
     answer = sandbox(*_words(case, folder))
     assert answer.returncode == code, answer.stderr
@@ -124,7 +124,7 @@ def test_no_words_at_all_show_the_help_and_are_a_usage_error() -> None:
     assert sandbox("--help").returncode == 0
 
 
-def test_the_version_is_told() -> None:
+def test_the_version_is_printed() -> None:
     assert sandbox("--version").stdout.startswith("sandbox ")
 
 

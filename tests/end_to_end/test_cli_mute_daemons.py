@@ -1,4 +1,4 @@
-"""A daemon that takes connections and never says a word keeps nobody: neither who waits, nor who gives up."""
+"""A daemon that takes connections and never answers holds up no user, neither one who waits nor one who gives up."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 TOOL: Final = "examples/fibonacci.py"
 CALL: Final = ("run", TOOL, "-a", "count=5", "--backend", "container")
 GONE_WITHIN_S: Final = 5.0
-"""It takes a tenth of that where nobody else uses the processors."""
+"""Ten times the duration on an idle machine."""
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def test_who_gives_up_a_call_is_not_kept_waiting(mute: socket.socket, number: si
     with start(*CALL) as command:
         with suppress(TimeoutError):
             asked, _ = mute.accept()
-            while not asked.recv(1):  # somebody knocked
+            while not asked.recv(1):  # a client connected
                 asked.close()
                 asked, _ = mute.accept()
         command.send_signal(number)
@@ -51,7 +51,7 @@ def test_who_gives_up_a_call_is_not_kept_waiting(mute: socket.socket, number: si
     assert len(said.splitlines()) == 1, said
 
 
-def test_who_waits_is_told_soon_and_what_to_do(mute: socket.socket) -> None:
+def test_a_waiting_user_soon_learns_what_to_do(mute: socket.socket) -> None:
     answer = sandbox(*CALL, env={"DOCKER_HOST": os.environ["DOCKER_HOST"]})
     assert answer.returncode == 5
     assert f"the Docker daemon at {os.environ['DOCKER_HOST']} took too long" in answer.stderr

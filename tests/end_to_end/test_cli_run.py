@@ -95,7 +95,7 @@ def test_each_way_to_fail_has_its_exit_code_and_says_so(tool: Tool, body: str, s
     seconds = "2s" if status is Status.TIMEOUT else "30s"
     answer = sandbox("run", path, "--timeout", seconds, "--limit", "memory=64MiB")
     assert answer.returncode == code
-    assert answer.stdout in ("before\n", "")  # what a killed tool had not flushed is lost with it
+    assert answer.stdout in ("before\n", "")  # a killed tool loses the output that it had not flushed
     assert answer.stderr.splitlines()[0].startswith(f"{status.value}")
     assert answer.stderr.splitlines()[-1].startswith(f"{status.value} · ")
 
@@ -106,7 +106,7 @@ def test_an_exception_shows_the_authors_lines(tool: Tool) -> None:
     assert "return 1 / 0  # here" in answer.stderr
 
 
-def test_a_limit_is_told_with_what_was_allowed_and_measured(tool: Tool) -> None:
+def test_a_limit_is_reported_with_its_bound_and_measure(tool: Tool) -> None:
     answer = sandbox("run", tool("def f():\n    while True: pass"), "--timeout", "300ms")
     assert re.search(r"limit wall: 300 ms, measured [\d.]+ m?s", answer.stderr), answer.stderr
 
@@ -193,7 +193,7 @@ def test_variables_of_the_environment_choose_policy_and_backend(tool: Tool) -> N
 
 
 def _on_a_terminal(*words: object, **variables: str) -> str:
-    """What a terminal gets, both streams."""
+    """Return the output of both streams on a terminal."""
     ours, theirs = os.openpty()
     try:
         process = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""However the command line is started, what lies beside a tool is for its box alone."""
+"""However the command line is started, only the box reads the files next to a tool."""
 
 from __future__ import annotations
 

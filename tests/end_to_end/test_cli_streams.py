@@ -44,7 +44,7 @@ def loud(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda number: number.name)
 @pytest.mark.parametrize("way", [["--stream"], ["--stream", "--json"]], ids=["shown", "json"])
-def test_a_signal_kills_the_call_and_what_came_until_then_is_told(
+def test_a_signal_kills_the_call_and_its_output_so_far_is_shown(
     endless: Path, number: signal.Signals, way: list[str]
 ) -> None:
     with start("run", endless, *way) as process:
@@ -62,7 +62,7 @@ def test_a_signal_kills_the_call_and_what_came_until_then_is_told(
         assert "cancelled · " in err.splitlines()[-1]
 
 
-def test_what_a_call_printed_is_told_when_it_is_cancelled_and_was_not_streamed(endless: Path) -> None:
+def test_output_of_a_cancelled_call_is_shown_if_it_was_not_streamed(endless: Path) -> None:
     with start("run", endless, "--timeout", "30s", "--json") as process:
         assert wait_until(lambda: _is_busy(process))
         process.send_signal(signal.SIGINT)
@@ -128,7 +128,7 @@ def test_reading_a_closed_standard_input_is_an_error(loud: Path) -> None:
 
 
 @pytest.mark.parametrize("way", [[], ["--json"]], ids=["shown", "json"])
-def test_a_full_disk_is_told(loud: Path, way: list[str]) -> None:
+def test_a_full_disk_is_reported(loud: Path, way: list[str]) -> None:
     with open("/dev/full", "w") as full:
         answer = subprocess.run(
             [*COMMAND, "run", str(loud), *way],
@@ -156,7 +156,7 @@ def test_no_command_takes_a_full_disk_for_a_fault_of_ours(words: str, variables:
 
 
 @pytest.mark.parametrize("words", _WORDS)
-def test_any_command_ends_quietly_when_nobody_reads_it_or_its_output_is_closed(words: str) -> None:
+def test_any_command_ends_quietly_when_its_output_is_closed_or_unread(words: str) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     try:

@@ -20,7 +20,7 @@ def sandbox() -> Iterator[Sandbox]:
 
 
 def _outcomes(sandbox: Sandbox, source: str) -> list[Outcome]:
-    """Those of calls one after the other: the third and later ones may find it compiled."""
+    """Return the values of consecutive calls. The third and later calls may find the tool compiled."""
     return [sandbox.run(f"{PADDING}\n{source}", {}, entry="tool") for _ in range(CALLS)]
 
 

@@ -41,7 +41,7 @@ def test_an_engine_that_starts_leaves_another_processs_boxes_alone() -> None:
 
 @pytest.mark.root
 @pytest.mark.slow
-def test_an_engine_in_another_pid_namespace_leaves_our_boxes_alone_and_we_leave_its() -> None:
+def test_engines_in_two_pid_namespaces_leave_each_others_boxes_alone() -> None:
     inside = ("unshare", "--pid", "--fork", "--mount-proc", sys.executable, "-c")
     held = (
         f"from sandbox import Sandbox\nwith Sandbox() as engine:\n    engine.prepare({TRIVIAL!r})\n    print('up', "
@@ -62,12 +62,12 @@ def test_an_engine_in_another_pid_namespace_leaves_our_boxes_alone_and_we_leave_
 
 @pytest.mark.root
 @pytest.mark.slow
-def test_a_slot_whose_control_group_somebody_removed_is_told_of_and_the_next_call_runs() -> None:
+def test_a_slot_that_lost_its_control_group_is_reported_and_replaced() -> None:
     policy = load("default")
     one_by_one = policy.model_copy(update={"reuse": policy.reuse.model_copy(update={"ahead": 0})})
     with Sandbox() as engine:
         assert engine.run(TRIVIAL, {"a": 1, "b": 2}, policy=one_by_one).value == 3
-        lose_vacant_children()  # one would be in one of the groups
+        lose_vacant_children()  # a vacant child would be in one of the groups
         slots = [*Path("/sys/fs/cgroup").glob(f"**/sandbox-{os.getpid()}-*/*/[0-9]*/")]
         assert slots
         assert wait_until(lambda: all(map(_is_removed, slots)))

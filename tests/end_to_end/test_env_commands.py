@@ -42,12 +42,12 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalIndex]:
 
 @pytest.fixture(scope="module")
 def built(index: LocalIndex, store: Path) -> Any:
-    """What was told when an environment was built that all tests may look at."""
-    return _told("env", "build", "right", "--store", store)
+    """Build an environment that all tests may look at, and return the report of the build."""
+    return _run_json("env", "build", "right", "--store", store)
 
 
-def _told(*words: object, code: int = 0) -> Any:
-    """What a command tells programs."""
+def _run_json(*words: object, code: int = 0) -> Any:
+    """Return the JSON document that a command prints."""
     answer = sandbox(*words[:2], "--json", *words[2:])
     assert (answer.returncode, answer.stderr) == (code, ""), answer
     return json.loads(answer.stdout)
@@ -59,14 +59,14 @@ def test_requirements_are_locked_to_wheels_and_nothing_is_built(index: LocalInde
     assert shown.stderr == "resolving right\n"
     assert re.search(r"left +1\.0 +left-1\.0-py3-none-any\.whl", shown.stdout)
     assert "2 packages" in shown.stdout
-    lock = _told("env", "lock", "right", "--store", tmp_path)
+    lock = _run_json("env", "lock", "right", "--store", tmp_path)
     assert lock == json.loads((tmp_path / "lock.json").read_text())
     assert {package["name"]: package["version"] for package in lock["packages"]} == {"left": "1.0", "right": "1.0"}
     assert all(re.fullmatch("[0-9a-f]{64}", package["sha256"]) for package in lock["packages"])
-    assert _told("env", "list", "--store", tmp_path) == []
+    assert _run_json("env", "list", "--store", tmp_path) == []
 
 
-def test_what_a_marker_leaves_out_is_told(index: LocalIndex, store: Path) -> None:
+def test_packages_that_a_marker_leaves_out_are_reported(index: LocalIndex, store: Path) -> None:
     answer = sandbox("env", "lock", 'left; sys_platform == "win32"', "--store", store)
     assert answer.returncode == 0, answer
     assert 'left out here, as their markers say: left; sys_platform == "win32"' in answer.stdout
@@ -74,38 +74,38 @@ def test_what_a_marker_leaves_out_is_told(index: LocalIndex, store: Path) -> Non
 
 def test_a_tools_own_requirements_are_locked_too(index: LocalIndex, store: Path, tmp_path: Path) -> None:
     (tmp_path / "tool.py").write_text(version_of("right", "right"))
-    lock = _told("env", "lock", "left<2", "--file", tmp_path / "tool.py", "--store", store)
+    lock = _run_json("env", "lock", "left<2", "--file", tmp_path / "tool.py", "--store", store)
     assert [requirement.partition("<")[0] for requirement in lock["requirements"]] == ["left", "right"]
 
 
 def test_what_was_locked_is_what_is_built_whatever_came_since(index: LocalIndex, tmp_path: Path) -> None:
     make_wheel(index.folder, "moving", "1.0")
-    _told("env", "lock", "moving", "--store", tmp_path, "-o", tmp_path / "lock.json")
+    _run_json("env", "lock", "moving", "--store", tmp_path, "-o", tmp_path / "lock.json")
     make_wheel(index.folder, "moving", "2.0")
-    of_lock = _told("env", "build", "--lock", tmp_path / "lock.json", "--store", tmp_path)
-    assert _told("env", "show", of_lock["key"], "--store", tmp_path)["lock"]["packages"][0]["version"] == "1.0"
-    lock = _told("env", "lock", "moving", "--refresh", "--store", tmp_path)
+    of_lock = _run_json("env", "build", "--lock", tmp_path / "lock.json", "--store", tmp_path)
+    assert _run_json("env", "show", of_lock["key"], "--store", tmp_path)["lock"]["packages"][0]["version"] == "1.0"
+    lock = _run_json("env", "lock", "moving", "--refresh", "--store", tmp_path)
     assert lock["packages"][0]["version"] == "2.0"
 
 
 def test_a_release_that_was_taken_back_is_locked_and_built_with_a_warning(
     index: LocalIndex, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    kept = _told("env", "lock", "left==1.0", "--store", tmp_path / "before")
+    kept = _run_json("env", "lock", "left==1.0", "--store", tmp_path / "before")
     (wheel,) = index.wheels("left")[:1]
     monkeypatch.setitem(index.yanked, wheel.name, "it `eats`\nfiles\x1b[2J")
     asked, warning = ("left==1.0", "--store", tmp_path / "store"), "left 1.0 is yanked: it `eats` files"
-    for first in ("resolving left==1.0\n", ""):  # what is remembered is no better
+    for first in ("resolving left==1.0\n", ""):  # a remembered answer is the same
         shown = sandbox("env", "lock", *asked)
         assert shown.stderr == f"{first}warning: {warning}\\u001b[2J\n"
     answer = sandbox("env", "lock", "--json", *asked)
     assert (json.loads(answer.stdout), answer.stderr) == (kept, shown.stderr)
     assert shown.stderr in sandbox("env", "build", *asked).stderr
-    assert _told("env", "build", *asked)["warnings"] == [f"{warning}\x1b[2J"]
-    assert _told("env", "build", "left==2.0", *asked[1:])["warnings"] == []
+    assert _run_json("env", "build", *asked)["warnings"] == [f"{warning}\x1b[2J"]
+    assert _run_json("env", "build", "left==2.0", *asked[1:])["warnings"] == []
 
 
-def test_a_build_is_told_stage_by_stage_and_once(index: LocalIndex, store: Path) -> None:
+def test_a_build_reports_each_stage_once(index: LocalIndex, store: Path) -> None:
     first = sandbox("env", "build", "left==2.0", "--store", store)
     assert first.returncode == 0, first
     assert first.stderr.splitlines() == [
@@ -122,9 +122,7 @@ def test_a_build_is_told_stage_by_stage_and_once(index: LocalIndex, store: Path)
     assert keys[0] == keys[1]
 
 
-def test_of_packages_that_are_there_already_is_told_that_only_the_others_are_unpacked(
-    index: LocalIndex, tmp_path: Path
-) -> None:
+def test_only_packages_that_are_not_stored_yet_are_reported_as_unpacked(index: LocalIndex, tmp_path: Path) -> None:
     assert sandbox("env", "build", "left<2", "--store", tmp_path).returncode == 0
     told = sandbox("env", "build", "right", "--store", tmp_path).stderr.splitlines()
     assert {"unpacking 1 of 2 packages", "verifying 1 of 2 packages", "publishing 2 packages"} <= {*told}
@@ -132,42 +130,42 @@ def test_of_packages_that_are_there_already_is_told_that_only_the_others_are_unp
 
 def test_a_lock_may_be_written_to_stdout(index: LocalIndex, store: Path) -> None:
     answer = sandbox("env", "lock", "right", "--store", store, "-o", "-")
-    assert json.loads(answer.stdout) == _told("env", "lock", "right", "--store", store)
+    assert json.loads(answer.stdout) == _run_json("env", "lock", "right", "--store", store)
     assert not (ROOT / "-").exists()
 
 
 def test_what_was_built_is_listed_shown_and_verified(built: dict[str, Any], store: Path) -> None:
     assert built["packages"] == 2
-    listed = {each["key"]: each for each in _told("env", "list", "--store", store)}
+    listed = {each["key"]: each for each in _run_json("env", "list", "--store", store)}
     assert listed[built["key"]]["packages"] == {"left": "1.0", "right": "1.0"}
     assert built["key"][:12] in sandbox("env", "list", "--store", store).stdout
     shown = sandbox("env", "show", built["key"][:10], "--store", store).stdout
     assert built["lock_digest"] in shown
     assert "right-1.0-py3-none-any.whl" in shown
-    (report,) = _told("env", "verify", built["key"], "--store", store)
+    (report,) = _run_json("env", "verify", built["key"], "--store", store)
     assert report["is_intact"]
 
 
 def test_a_file_that_was_changed_is_named(index: LocalIndex, tmp_path: Path) -> None:
-    key = _told("env", "build", "left", "--store", tmp_path)["key"]
+    key = _run_json("env", "build", "left", "--store", tmp_path)["key"]
     (module,) = tmp_path.glob(f"envs/*/{key}/environment/lib/*/site-packages/left.py")
     module.chmod(0o644)
     module.write_text("VERSION = 'evil'\n")
     answer = sandbox("env", "verify", "--store", tmp_path)
     assert answer.returncode == 4
     assert re.search(r"changed: lib/\S+/site-packages/left\.py", answer.stdout)
-    assert _told("env", "verify", "--store", tmp_path, code=4)[0]["is_intact"] is False
-    assert _told("env", "prune", "--older-than", "0s", "--store", tmp_path)["environments"] == [key]
-    assert _told("env", "verify", "--store", tmp_path) == []
+    assert _run_json("env", "verify", "--store", tmp_path, code=4)[0]["is_intact"] is False
+    assert _run_json("env", "prune", "--older-than", "0s", "--store", tmp_path)["environments"] == [key]
+    assert _run_json("env", "verify", "--store", tmp_path) == []
 
 
 def test_what_is_not_wanted_any_more_is_removed(index: LocalIndex, tmp_path: Path) -> None:
-    key = _told("env", "build", "left", "--store", tmp_path)["key"]
-    planned = _told("env", "prune", "--max-size", "1B", "--dry-run", "--store", tmp_path)
-    assert (planned["environments"], len(_told("env", "list", "--store", tmp_path))) == ([key], 1)
+    key = _run_json("env", "build", "left", "--store", tmp_path)["key"]
+    planned = _run_json("env", "prune", "--max-size", "1B", "--dry-run", "--store", tmp_path)
+    assert (planned["environments"], len(_run_json("env", "list", "--store", tmp_path))) == ([key], 1)
     done = sandbox("env", "prune", "--max-size", "1B", "--store", tmp_path)
     assert (done.returncode, "removed 1 environment" in done.stdout) == (0, True)
-    assert _told("env", "list", "--store", tmp_path) == []
+    assert _run_json("env", "list", "--store", tmp_path) == []
 
 
 @pytest.mark.parametrize(
@@ -185,17 +183,17 @@ def test_what_is_not_wanted_any_more_is_removed(index: LocalIndex, tmp_path: Pat
     ],
     ids=str,
 )
-def test_what_goes_wrong_is_told_with_a_code(
+def test_each_failure_has_its_exit_code(
     words: tuple[str, ...], code: int, kind: str, index: LocalIndex, tmp_path: Path
 ) -> None:
-    told = _told("env", words[0], "--store", tmp_path, *words[1:], code=code)
+    told = _run_json("env", words[0], "--store", tmp_path, *words[1:], code=code)
     assert told["error"]["type"] == kind, told
 
 
 def test_a_lock_for_another_interpreter_is_refused(index: LocalIndex, store: Path, tmp_path: Path) -> None:
-    lock = _told("env", "lock", "left", "--store", store) | {"interpreter": "cp399-sparc_32"}
+    lock = _run_json("env", "lock", "left", "--store", store) | {"interpreter": "cp399-sparc_32"}
     (tmp_path / "lock.json").write_text(json.dumps(lock))
-    told = _told("env", "build", "--lock", tmp_path / "lock.json", "--store", store, code=4)
+    told = _run_json("env", "build", "--lock", tmp_path / "lock.json", "--store", store, code=4)
     assert "cp399-sparc_32" in told["error"]["message"]
 
 
@@ -215,12 +213,12 @@ def bundle(built: dict[str, Any], store: Path, tmp_path: Path) -> Path:
     _make_pair(tmp_path, "key")
     (tmp_path / "tool.py").write_text(version_of("left", "right"))
     words = ["--tool", tmp_path / "tool.py", "--key", tmp_path / "key", "--store", store]
-    told = _told("env", "export", built["key"][:12], tmp_path / "right.bundle", *words)
+    told = _run_json("env", "export", built["key"][:12], tmp_path / "right.bundle", *words)
     assert (told["signature"], told["has_tool"]) == ("ed25519", True)
     return tmp_path / "right.bundle"
 
 
-def test_a_tool_finds_what_it_requires_though_its_environment_was_built_for_other_words(
+def test_a_tool_finds_an_environment_built_for_equal_requirements(
     built: dict[str, Any], store: Path, tmp_path: Path
 ) -> None:
     (tool := tmp_path / "tool.py").write_text(version_of("left", "right>=1"))
@@ -229,10 +227,10 @@ def test_a_tool_finds_what_it_requires_though_its_environment_was_built_for_othe
     assert refused.returncode == 2
     assert "the tool requires right>=1, and nothing" in " ".join(refused.stderr.split())
     assert "env build --file" in refused.stderr
-    assert _told("env", "build", "--file", tool, "--store", store)["key"] == built["key"]
-    assert _told(*words)["has_tool"]
+    assert _run_json("env", "build", "--file", tool, "--store", store)["key"] == built["key"]
+    assert _run_json(*words)["has_tool"]
     elsewhere = tmp_path / "elsewhere"
-    assert _told("env", "import", tmp_path / "right.bundle", "--store", elsewhere)["requirements"] == ["right>=1"]
+    assert _run_json("env", "import", tmp_path / "right.bundle", "--store", elsewhere)["requirements"] == ["right>=1"]
     assert sandbox("run", tool, "--offline", "--store", elsewhere).stdout == "1.0\n"
 
 
@@ -261,7 +259,7 @@ def test_an_imported_bundle_outlives_a_prune_before_it_is_built(bundle: Path, tm
     store = tmp_path / "fresh"
     assert sandbox("env", "import", bundle, "--store", store).returncode == 0
     assert "nothing to remove" in sandbox("env", "prune", "--store", store).stdout
-    assert _told("env", "build", "right", "--offline", "--store", store)["packages"] == 2
+    assert _run_json("env", "build", "right", "--offline", "--store", store)["packages"] == 2
     assert "imported bundle" in sandbox("env", "prune", "--older-than", "0s", "--store", store).stdout
     assert list((store / "wheels").glob("*/*.whl")) == []
 
@@ -274,6 +272,6 @@ def test_without_its_bundle_there_is_nothing_offline(index: LocalIndex, tmp_path
 
 def test_a_bundle_that_was_changed_comes_in_nowhere(bundle: Path, tmp_path: Path) -> None:
     bundle.write_bytes(bundle.read_bytes().replace(b"VERSION", b"VErSION", 1))
-    told = _told("env", "import", bundle, "--store", tmp_path / "elsewhere", code=4)
+    told = _run_json("env", "import", bundle, "--store", tmp_path / "elsewhere", code=4)
     assert told["error"]["type"] == "EnvironmentTampered"
     assert list((tmp_path / "elsewhere" / "wheels").iterdir()) == []

@@ -124,7 +124,7 @@ def test_a_disk_that_fills_up_at_any_stage_is_said_to_be_full(stage: str, index:
 TOO_LARGE: Final = {
     "for its wheel": ("noisy", "size=10m"),
     "for what is in its wheel": ("bomb", "size=60m"),
-    "for so many files": ("crumbs", "size=60m,nr_inodes=2000"),
+    "for its number of files": ("crumbs", "size=60m,nr_inodes=2000"),
 }
 
 
@@ -138,9 +138,7 @@ def test_a_package_that_does_not_fit_the_disk_is_named(way: str, index: LocalInd
     assert other == ["value", "1.0"]
 
 
-def test_a_package_that_is_more_than_the_policy_lets_a_build_leave_is_refused(
-    index: LocalIndex, tmp_path: Path
-) -> None:
+def test_a_package_larger_than_the_policy_lets_a_build_leave_is_refused(index: LocalIndex, tmp_path: Path) -> None:
     policy = tmp_path / "small.toml"
     policy.write_text('description = "for tests"\nextends = "default"\n[environment]\nbuild_disk = "20MiB"\n')
     with Sandbox(store=tmp_path / "store", policy=str(policy)) as engine:
@@ -177,8 +175,8 @@ except SandboxError as error:
 
 @pytest.mark.root
 @pytest.mark.parametrize("way", ["skeleton", "wheel that was built"])
-def test_whatever_a_build_begins_with_a_full_disk_is_to_blame_and_not_remembered(way: str, tmp_path: Path) -> None:
-    """What is `StoreUnwritable` is not remembered, see above."""
+def test_a_build_on_a_full_disk_blames_the_disk_and_is_not_remembered(way: str, tmp_path: Path) -> None:
+    """The engine does not remember a `StoreUnwritable`, see above."""
     disk, wheels = tmp_path / "disk", tmp_path / "wheels"
     disk.mkdir()
     publish_files(wheels, "noisy", {"noisy.py": f"NOISE = {random.Random(1).randbytes(MIB).hex()!r}"})

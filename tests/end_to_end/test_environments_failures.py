@@ -1,4 +1,4 @@
-"""Builds that fail: told at length, not tried again by every caller, and never held against who would do better."""
+"""Failed builds are explained in full, not repeated for every caller, and not held against callers with more rights."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ BROKEN_AT: Final = {
 
 @pytest.fixture(scope="module")
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What the index of this module has."""
+    """Make the packages in the index of this module."""
     folder = tmp_path_factory.mktemp("wheels")
     publish(folder, "small", "1.0")
     publish_files(folder, "large", {"large.py": "VERSION = '1.0'\n", "large.txt": "0" * LARGE})
@@ -102,7 +102,7 @@ def test_who_may_use_more_of_the_disk_is_not_refused_for_who_may_not(tmp_path: P
 
 
 @pytest.mark.usefixtures("index")
-def test_a_build_that_takes_more_memory_than_its_policy_gives_is_told_that(tmp_path: Path) -> None:
+def test_a_build_beyond_the_memory_of_its_policy_names_that_limit(tmp_path: Path) -> None:
     policy = tmp_path / "policy.toml"
     policy.write_text('description = "for tests"\nextends = "default"\n[environment]\nbuild_memory = "100MiB"\n')
     with Sandbox(store=tmp_path / "store") as engine:
@@ -131,9 +131,7 @@ def test_what_cannot_be_had_offline_is_had_at_once_with_an_index(wheels: Path, t
 
 
 @pytest.mark.usefixtures("index")
-def test_a_package_of_another_python_is_refused_and_one_with_some_odd_files_is_not(
-    wheels: Path, tmp_path: Path
-) -> None:
+def test_a_package_of_python_2_is_refused_and_one_with_a_few_files_is_not(wheels: Path, tmp_path: Path) -> None:
     publish_files(wheels, "ancient", {"ancient/__init__.py": "print 'for Python 2'\n", "ancient/more.py": "x = 1\n"})
     publish_files(wheels, "mixed", {"mixed.py": "VERSION = '1.0'\n", "mixed_2.py": "print 'for Python 2'\n"})
     publish_files(wheels, "nothing", {"nothing/data.txt": "", "tests/__init__.py": ""})
@@ -158,7 +156,7 @@ def test_a_wheel_that_is_gone_has_what_was_resolved_before_resolved_again(tmp_pa
         assert engine.lock(requirements=["moving"]).packages[0].version == "2.0"
 
 
-def test_a_wheel_that_was_replaced_is_not_taken_before_somebody_says_so(tmp_path: Path) -> None:
+def test_a_replaced_wheel_is_not_taken_before_a_refresh(tmp_path: Path) -> None:
     with LocalIndex(tmp_path / "index") as index, machine_with(index.url), Sandbox(store=tmp_path / "store") as engine:
         publish(index.folder, "moving", "1.0")
         engine.lock(requirements=["moving"])
@@ -170,7 +168,7 @@ def test_a_wheel_that_was_replaced_is_not_taken_before_somebody_says_so(tmp_path
 
 
 @pytest.mark.parametrize("moment", BROKEN_AT)
-def test_a_source_that_cannot_be_built_is_told_and_not_built_for_every_caller(moment: str, tmp_path: Path) -> None:
+def test_a_source_that_cannot_be_built_is_not_built_for_every_caller(moment: str, tmp_path: Path) -> None:
     policy = tmp_path / "policy.toml"
     policy.write_text('description = "for tests"\n[supply]\nsdists = true\n')
     name = make_source(tmp_path, "failing", BROKEN + BROKEN_AT[moment], is_dynamic="asked" in moment)
@@ -193,9 +191,7 @@ def test_a_source_that_cannot_be_built_is_told_and_not_built_for_every_caller(mo
 
 
 @pytest.mark.parametrize("stage", ["resolving", "downloading", "compiling"])
-def test_ctrl_c_while_an_environment_is_made_is_told_in_a_line_and_held_against_nobody(
-    stage: str, wheels: Path, tmp_path: Path
-) -> None:
+def test_ctrl_c_during_a_build_is_one_line_and_is_not_remembered(stage: str, wheels: Path, tmp_path: Path) -> None:
     words = ["env", "build", "small", "--store", str(tmp_path)]
     with LocalIndex(wheels) as index, machine_with(index.url):
         index.tells_metadata = True
@@ -216,7 +212,7 @@ def test_ctrl_c_while_an_environment_is_made_is_told_in_a_line_and_held_against_
 
 
 def _at_a_terminal(*words: str) -> subprocess.Popen[str]:
-    """One that leads its own process group, so that what a terminal sends reaches all that it starts as well."""
+    """Start a command that leads its own process group, so that a terminal's signals reach all of its children."""
     return subprocess.Popen(
         [*COMMAND, *words],
         cwd=ROOT,
@@ -243,7 +239,7 @@ def test_a_box_that_is_killed_from_outside_is_held_against_no_package(wheels: Pa
         assert engine.run(version_of("small", "small")).value == "1.0"
 
 
-def test_a_build_that_nobody_waits_for_any_more_is_ended(wheels: Path, tmp_path: Path) -> None:
+def test_an_abandoned_build_is_ended(wheels: Path, tmp_path: Path) -> None:
     with LocalIndex(wheels) as index, machine_with(index.url):
         index.tells_metadata, index.drips = True, "/files/small-1.0-py3-none-any.whl"
         asyncio.run(_cancelled_and_run_again(index, tmp_path))

@@ -1,4 +1,4 @@
-"""Indexes that do not do their part, and what a call that needs them is told.
+"""Indexes that do not do their part, and the errors of calls that need them.
 
 Real wheels over real HTTP, and a store of each test's own, so that nothing is there before the index is asked.
 """
@@ -85,7 +85,7 @@ def test_an_index_that_sends_half_a_page_is_unavailable(tmp_path: Path) -> None:
         assert engine.run(WANTED).value == "1.0"
 
 
-def test_a_page_that_links_to_no_package_has_none_and_no_other_index_is_asked(tmp_path: Path) -> None:
+def test_a_page_without_links_is_an_answer_and_no_other_index_is_asked(tmp_path: Path) -> None:
     publish(tmp_path / "public", "wanted", "9.0")
     with _faulty(tmp_path, form="garbage") as (engine, index), LocalIndex(tmp_path / "public") as public:
         with machine_with(public.url, PIP_EXTRA_INDEX_URL=index.url):
@@ -104,7 +104,7 @@ def test_an_index_that_stays_silent_is_not_waited_for_without_end(tmp_path: Path
     assert spent < SILENCE_S
 
 
-def test_an_index_that_sends_a_wheel_byte_by_byte_is_not_waited_for_without_end(tmp_path: Path) -> None:
+def test_a_wheel_that_arrives_byte_by_byte_runs_into_a_limit(tmp_path: Path) -> None:
     policy = tmp_path / "hurried.toml"
     policy.write_text('description = "for tests"\nextends = "default"\n[environment]\nbuild_time = "15s"\n')
     with _faulty(tmp_path, tells_metadata=True, drips="/files/wanted-1.0-py3-none-any.whl") as (engine, index):
@@ -132,7 +132,7 @@ def test_a_download_that_breaks_off_is_begun_again(tmp_path: Path) -> None:
         assert engine.run(WANTED).value == "1.0"
 
 
-def test_a_wheel_that_is_not_what_the_index_promised_is_refused_and_not_kept(tmp_path: Path) -> None:
+def test_a_wheel_with_another_digest_is_refused_and_not_kept(tmp_path: Path) -> None:
     with _faulty(tmp_path) as (engine, index):
         index.tells_metadata = True
         (wheel,) = index.wheels("wanted")
@@ -141,7 +141,7 @@ def test_a_wheel_that_is_not_what_the_index_promised_is_refused_and_not_kept(tmp
         assert not list((tmp_path / "store").rglob("*.whl"))
 
 
-def test_a_wheel_that_nobody_promised_anything_about_is_not_taken(tmp_path: Path) -> None:
+def test_a_wheel_without_a_digest_is_not_taken(tmp_path: Path) -> None:
     with _faulty(tmp_path, tells_hashes=False) as (engine, _):
         refusal = refusal_of(engine, "wanted")
     assert isinstance(refusal, ResolutionFailed)
@@ -187,7 +187,7 @@ def test_an_index_folder_that_is_missing_is_not_waited_for(tmp_path: Path) -> No
     assert "the folder does not exist" in refusal.message
 
 
-def test_an_index_that_tells_no_ages_is_to_blame_where_only_old_releases_are_taken(tmp_path: Path) -> None:
+def test_an_index_without_ages_is_blamed_if_releases_must_be_old(tmp_path: Path) -> None:
     with _faulty(tmp_path) as (engine, _):
         refusal = refusal_of(engine, "wanted", policy=policy_with(tmp_path, 'exclude_newer = "7d"'))
     assert "supply.exclude_newer" in str(refusal.remedy), refusal

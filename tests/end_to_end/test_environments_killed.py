@@ -1,7 +1,7 @@
 """Engines that are killed while they make an environment: the next one works at once, and nothing of the dead stays.
 
 An engine in a process of its own tells how far it is, and is killed by the kernel at that moment, without a chance to
-tidy up. What it held ends with it: its boxes, its locks, its right to the folders it worked in.
+tidy up. All that it held ends with it: its boxes, its locks, its right to the folders it worked in.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalIndex]:
 
 
 class _Engine:
-    """One in a process of its own."""
+    """An engine in a process of its own."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self.process = process
@@ -94,7 +94,7 @@ class _Engine:
 
 @contextmanager
 def _engine(store: Path, *, stop_at: str = "") -> Iterator[_Engine]:
-    """An engine that begins to make the environment, and stands still where it is told to."""
+    """Start an engine that begins to make the environment, and stops at the given stage."""
     command = [sys.executable, "-c", _ENGINE, json.dumps([str(store), SOURCE, stop_at])]
     with subprocess.Popen(command, cwd=ROOT, text=True, stdout=subprocess.PIPE) as process:
         engine = _Engine(process)
@@ -143,7 +143,7 @@ def test_engines_killed_at_random_moments_leave_a_store_that_works(index: LocalI
     _assert_works_at_once(tmp_path / "store", *dead)
 
 
-def test_the_lock_of_a_dead_owner_keeps_nobody_waiting(index: LocalIndex, tmp_path: Path) -> None:
+def test_the_lock_of_a_dead_owner_makes_no_caller_wait(index: LocalIndex, tmp_path: Path) -> None:
     with _engine(tmp_path / "store", stop_at="unpack") as engine:
         engine.reach("unpack")
         assert list((tmp_path / "store" / "locks").glob("*.build"))
@@ -156,7 +156,7 @@ def test_the_lock_of_a_dead_owner_keeps_nobody_waiting(index: LocalIndex, tmp_pa
 
 @contextmanager
 def _two(store: Path) -> Iterator[tuple[_Engine, _Engine]]:
-    """One that builds and stands still, and another that waits for it."""
+    """Start an engine that stops during its build, and another that waits for it."""
     with _engine(store, stop_at="publish") as owner:
         owner.reach("publish")
         with _engine(store) as waiter:

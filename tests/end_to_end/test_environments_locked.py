@@ -1,4 +1,4 @@
-"""What may be in a lock: not what the policy refuses, brought along or given, and for whatever Python this host has."""
+"""Locks hold only packages that the policy accepts, brought along or given, for any Python that this host has."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ OWN: Final = "{}.{}".format(*sys.version_info)
 
 @pytest.fixture(scope="module")
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What the index of this module has."""
+    """Make the packages in the index of this module."""
     folder = tmp_path_factory.mktemp("wheels")
     publish(folder, "left", "1.0")
     publish(folder, "right", "1.0", requires=("left",))
@@ -40,14 +40,14 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def sandbox(index: LocalIndex, store: Path) -> Iterator[Sandbox]:
-    """One engine whose store is the module's own."""
+    """Open an engine whose store is the module's own."""
     with Sandbox(store=store) as engine:
         yield engine
 
 
 @pytest.fixture(scope="module")
 def lock(sandbox: Sandbox) -> Lock:
-    """Of two packages, made under the policy of a call that names none."""
+    """Lock two packages under the policy of a call that names none."""
     return sandbox.lock(requirements=["right"])
 
 
@@ -57,7 +57,7 @@ def _policy(folder: Path, text: str) -> str:
     return str(file)
 
 
-# What the policy takes.
+# Packages that the policy accepts.
 
 
 @pytest.mark.parametrize("supply", ['deny = ["left"]', 'allow = ["right"]'])
@@ -110,12 +110,12 @@ def test_a_lock_for_another_python_of_this_host_is_built_for_that(said: str, sto
     tool.write_text(version_of("left", "left").replace("# ///\n", f'# requires-python = "{wanted}"\n# ///\n', 1))
     asked = ["--file", tool] if said == "by the tool" else ["left", "--python", wanted]
     assert command("env", "lock", *asked, "-o", lock, "--store", store).returncode == 0
-    built = _told("env", "build", "--lock", lock, "--store", store)
+    built = _run_json("env", "build", "--lock", lock, "--store", store)
     assert built["python"].startswith(wanted.strip("=*"))
-    assert _told("env", "verify", built["key"], "--store", store)[0]["is_intact"]
+    assert _run_json("env", "verify", built["key"], "--store", store)[0]["is_intact"]
 
 
-def test_a_lock_of_another_release_is_taken_as_far_as_it_has_what_this_one_needs(sandbox: Sandbox, lock: Lock) -> None:
+def test_a_lock_of_another_release_is_taken_if_it_has_the_wheels(sandbox: Sandbox, lock: Lock) -> None:
     whole = sandbox.lock(requirements=["patched"])
     assert (whole.python, [package.name for package in whole.packages]) == (RELEASE, ["left", "patched"])
     for python in (None, f"{RELEASE}0"):
@@ -133,7 +133,7 @@ def test_a_lock_for_a_python_that_the_tool_does_not_take_is_refused(lock: Lock, 
     assert "<3.8" in answer.stderr
 
 
-def _told(*words: object) -> Any:
+def _run_json(*words: object) -> Any:
     answer = command(*words[:2], "--json", *words[2:])
     assert (answer.returncode, answer.stderr) == (0, ""), answer
     return json.loads(answer.stdout)
@@ -152,7 +152,7 @@ def test_a_prerelease_is_taken_where_it_is_asked_for(requirement: str, version: 
 
 
 @pytest.mark.parametrize("requirement", ["unfinished", "hasty", "unfinished>=0.5"])
-def test_where_only_prereleases_would_do_that_is_told_with_what_to_do(requirement: str, sandbox: Sandbox) -> None:
+def test_a_lack_of_all_but_prereleases_names_a_remedy(requirement: str, sandbox: Sandbox) -> None:
     refusal = refusal_of(sandbox, requirement)
     assert isinstance(refusal, ResolutionFailed)
     assert "only prereleases of unfinished would do, such as 1.0b2" in refusal.message

@@ -55,13 +55,13 @@ def folder() -> Iterator[Path]:
 
 
 def _may_be_changed(store: Path) -> list[str]:
-    """What of a store others than its owner may write to."""
+    """List the files of a store that other users than its owner may write."""
     paths = [path for path in (store, *store.rglob("*")) if not path.is_symlink()]
     return [str(path) for path in paths if stat.S_IMODE(path.stat().st_mode) & 0o022]
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o027, 0o077])
-def test_environments_work_whatever_the_umask_and_nobody_else_can_change_them(umask: int, folder: Path) -> None:
+def test_environments_work_under_any_umask_and_only_the_owner_can_write(umask: int, folder: Path) -> None:
     for version in ("1.0", "2.0"):
         (folder / "tool.py").write_text(version_of("left", f"left=={version}"))
         answer = sandbox("run", folder / "tool.py", "--store", folder / "store", umask=umask)
@@ -70,8 +70,8 @@ def test_environments_work_whatever_the_umask_and_nobody_else_can_change_them(um
     assert stat.S_IMODE((folder / "store/resolutions").stat().st_mode) == 0o700
 
 
-def _told(folder: Path, *versions: str, wrap: tuple[str, ...] = (), **options: Any) -> list[Any]:
-    """What another process gets of tools with these versions, or how it is refused."""
+def _run_json(folder: Path, *versions: str, wrap: tuple[str, ...] = (), **options: Any) -> list[Any]:
+    """Return the values of tools with these versions in another process, or its refusal."""
     sources = [version_of("left", f"left=={version}") for version in versions]
     places = [str(ROOT), *(path for path in sys.path if path.endswith("site-packages"))]
     words = [str(folder / "store"), json.dumps(places), json.dumps(sources)]
@@ -85,7 +85,7 @@ def _told(folder: Path, *versions: str, wrap: tuple[str, ...] = (), **options: A
 
 
 @pytest.mark.root
-def test_what_is_in_a_store_that_is_mounted_read_only_is_used_and_nothing_is_added(folder: Path) -> None:
+def test_a_store_mounted_read_only_is_used_and_not_changed(folder: Path) -> None:
     with Sandbox(store=folder / "store") as engine:
         assert engine.run(version_of("left", "left==1.0")).value == "1.0"
     mounted = ("unshare", "-m", "sh", "-c", _READ_ONLY, "sh", str(folder / "store"))
@@ -94,7 +94,7 @@ def test_what_is_in_a_store_that_is_mounted_read_only_is_used_and_nothing_is_add
     for path in (folder / "store").rglob("complete"):  # as after a restart, when it would be written again
         path.chmod(0o600)
         path.write_text(f"{path.read_text().split()[0]} another-boot\n")
-    used, refused = _told(folder, "1.0", "2.0", wrap=mounted)
+    used, refused = _run_json(folder, "1.0", "2.0", wrap=mounted)
     assert used == "1.0"
     assert refused[0] == "StoreUnwritable"
     assert "mounted read-only" in refused[1]

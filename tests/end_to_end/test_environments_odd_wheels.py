@@ -34,7 +34,7 @@ def tool() -> str:
 
 @pytest.fixture(scope="module")
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What the index of this module has."""
+    """Make the packages in the index of this module."""
     folder = tmp_path_factory.mktemp("wheels")
     publish_files(folder, "lengthy", {"lengthy.py": f"from {LONG} import VERSION\n", f"{LONG}.py": "VERSION = '1.0'\n"})
     publish_files(folder, "locking", {"locking.py": "VERSION = '1.0'\n", ".lock": "the package's own"})
@@ -46,12 +46,12 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def sandbox(index: LocalIndex, store: Path) -> Iterator[Sandbox]:
-    """One engine whose store is the module's own."""
+    """Open an engine whose store is the module's own."""
     with Sandbox(store=store) as engine:
         yield engine
 
 
-def test_a_module_whose_bytecode_would_have_too_long_a_name_is_imported_without(sandbox: Sandbox) -> None:
+def test_a_module_with_too_long_a_name_for_bytecode_is_imported(sandbox: Sandbox) -> None:
     source = requiring(("lengthy",), "import lengthy\ndef tool() -> str:\n    return lengthy.VERSION\n")
     assert sandbox.run(source).value == "1.0"
 

@@ -1,6 +1,6 @@
 """Environments with the network gone: the engine runs in a network namespace that has no device, not even a loopback.
 
-What was brought along (a folder of wheels, a bundle, a store) is enough. What was not is named.
+A folder of wheels, a bundle or a store is enough. Errors name whatever is missing from it.
 """
 
 from __future__ import annotations

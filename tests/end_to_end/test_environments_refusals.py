@@ -1,6 +1,6 @@
 """Requirements that cannot be met: each is refused for what is wrong with it, and the engine goes on.
 
-The indexes, the wheels and the resolver are real. What is refused leaves no environment behind.
+The indexes, the wheels and the resolver are real. A refused requirement leaves no environment behind.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def _published(folder: Path) -> None:
 
 @pytest.fixture(scope="module")
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What the index of this module has."""
+    """Make the packages in the index of this module."""
     folder = tmp_path_factory.mktemp("wheels")
     _published(folder)
     return folder
@@ -51,7 +51,7 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def sandbox(index: LocalIndex, store: Path) -> Iterator[Sandbox]:
-    """One engine whose store is the module's own."""
+    """Open an engine whose store is the module's own."""
     with Sandbox(store=store) as engine:
         yield engine
 
@@ -102,10 +102,8 @@ def test_what_is_no_requirement_is_refused_unasked(kind: str, sandbox: Sandbox, 
 
 
 @pytest.mark.parametrize("marker", ['python_version > "{0}.{1}a1"', 'python_full_version > "{0}.{1}.{2}.dev0"'])
-def test_what_a_resolver_leaves_out_though_its_marker_holds_is_not_left_out_in_silence(
-    marker: str, sandbox: Sandbox
-) -> None:
-    """Of versions before a release, uv takes none for later than that."""
+def test_a_requirement_that_the_resolver_drops_wrongly_is_refused(marker: str, sandbox: Sandbox) -> None:
+    """For uv, no version before a release is later than that release."""
     refusal = refusal_of(sandbox, f"shared; {marker.format(*sys.version_info)}")
     assert isinstance(refusal, ResolutionFailed)
     assert "left out, though its marker asks for it" in refusal.message
@@ -190,7 +188,7 @@ def test_an_extra_that_does_not_exist_is_named(requirement: str, sandbox: Sandbo
     assert refusal.message == "shared has no extra named 'no-such'"
 
 
-def test_an_extra_that_another_package_asks_for_in_vain_is_none_of_the_tools(sandbox: Sandbox) -> None:
+def test_a_missing_extra_that_another_package_wants_is_ignored(sandbox: Sandbox) -> None:
     assert sandbox.run(version_of("outdated", "outdated")).value == "1.0"
 
 
@@ -297,7 +295,7 @@ def test_a_python_that_this_host_lacks_is_refused_with_what_there_is(sandbox: Sa
     assert "3." in refused.value.message.replace("3.99", "")
 
 
-def test_a_release_whose_age_nobody_knows_is_not_old_enough(sandbox: Sandbox, tmp_path: Path) -> None:
+def test_a_release_of_unknown_age_is_not_old_enough(sandbox: Sandbox, tmp_path: Path) -> None:
     refusal = refusal_of(sandbox, "shared", policy=policy_with(tmp_path, 'exclude_newer = "7d"'))
     assert isinstance(refusal, ResolutionFailed)
     assert "shared" in refusal.message
@@ -310,7 +308,7 @@ def test_offline_nothing_is_asked(sandbox: Sandbox, index: LocalIndex, tmp_path:
     assert len(index.asked) == asked
 
 
-def test_a_wheel_named_by_its_address_and_digest_comes_from_a_configured_host(
+def test_a_wheel_named_by_address_and_digest_comes_from_a_configured_host(
     sandbox: Sandbox, index: LocalIndex, wheels: Path, tmp_path: Path
 ) -> None:
     wheel = make_wheel(wheels, "addressed", "3.0", {"addressed.py": "VERSION = '3.0'\n"})

@@ -1,7 +1,7 @@
 """Tools with requirements, from the first call to the tenth engine: each gets what it asked for, and only that.
 
-What is installed is a stranger's code like the tool itself: what it does when Python starts, or when it is imported,
-happens behind the same walls.
+Installed packages are foreign code like the tool itself: whatever they do when Python starts, or when they are
+imported, happens behind the same walls.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def tool(seconds: float) -> str:
 
 @pytest.fixture(scope="module")
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What the index of this module has."""
+    """Make the packages in the index of this module."""
     folder = tmp_path_factory.mktemp("wheels")
     publish(folder, "left", "1.0", "2.0")
     publish(folder, "right", "1.0", requires=("left<2",))
@@ -82,7 +82,7 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def sandbox(index: LocalIndex, store: Path) -> Iterator[Sandbox]:
-    """One engine whose store is the module's own."""
+    """Open an engine whose store is the module's own."""
     with Sandbox(store=store) as engine:
         yield engine
 
@@ -122,7 +122,7 @@ def test_a_store_that_is_removed_under_a_living_engine_is_made_again(index: Loca
 
 @pytest.mark.parametrize("mode", ReuseMode)
 @pytest.mark.parametrize("what", [".", "envs/1", "envs/1/*"])
-def test_what_is_removed_of_a_store_under_a_living_engine_is_made_again_for_boxes_as_well(
+def test_parts_removed_from_a_store_in_use_are_made_again_for_boxes(
     index: LocalIndex, tmp_path: Path, mode: ReuseMode, what: str
 ) -> None:
     policy = load("default").model_copy(update={"reuse": Reuse(mode=mode)})
@@ -144,7 +144,7 @@ def test_a_tool_sees_its_own_requirements_only(sandbox: Sandbox) -> None:
     assert (outcome.status, outcome.error and outcome.error.type) == (Status.EXCEPTION, "ModuleNotFoundError")
 
 
-def test_what_is_installed_is_told_by_the_standard_librarys_own_means(sandbox: Sandbox) -> None:
+def test_importlib_metadata_lists_the_installed_packages(sandbox: Sandbox) -> None:
     code = """
 from importlib.metadata import distributions
 def tool():
@@ -243,7 +243,7 @@ def test_many_callers_of_one_new_environment_build_it_once(wheels: Path, tmp_pat
         assert len(list((tmp_path / "store").glob("envs/*/*"))) == 1
 
 
-def test_different_environments_that_are_new_at_once_share_what_they_begin_with(wheels: Path, tmp_path: Path) -> None:
+def test_environments_built_at_the_same_time_share_one_skeleton(wheels: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-c", _AT_ONCE, str(tmp_path / "store"), "left==1.0", "left==2.0", "crowd"]
     with LocalIndex(wheels) as index, machine_with(index.url):
         answer = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
@@ -321,22 +321,22 @@ def test_a_package_may_have_modules_that_are_called_like_the_runners(
 
 AT_START: Final = """
 import os, socket
-told = []
+gained = []
 for place in {places!r}:
     try:
         open(place, "w").write("was here")
-        told.append("wrote " + place)
+        gained.append("wrote " + place)
     except OSError:
         pass
 try:
     socket.create_connection(("127.0.0.1", {port}), timeout=1).sendall(b"was here")
-    told.append("reached the host")
+    gained.append("reached the host")
 except OSError:
     pass
 os.environ["STARTED"] = "yes"
-os.environ["TOLD"] = ",".join(told)
+os.environ["GAINED"] = ",".join(gained)
 """
-STARTED: Final = "import os\ndef tool():\n    return [os.environ.get('STARTED'), os.environ.get('TOLD')]\n"
+STARTED: Final = "import os\ndef tool():\n    return [os.environ.get('STARTED'), os.environ.get('GAINED')]\n"
 
 
 @pytest.mark.parametrize("way", ["pth", "sitecustomize"])
@@ -369,7 +369,7 @@ def _starting(wheels: Path, name: str, code: str, *, way: str = "pth") -> str:
 
 @pytest.mark.parametrize("way", ["pth", "sitecustomize"])
 @pytest.mark.parametrize("deed", DEEDS)
-def test_code_that_fails_at_start_harms_nobody_else(way: str, deed: str, sandbox: Sandbox, wheels: Path) -> None:
+def test_code_that_fails_at_start_harms_only_its_own_call(way: str, deed: str, sandbox: Sandbox, wheels: Path) -> None:
     name = _starting(wheels, f"{deed}_{way}", DEEDS[deed], way=way)
     with suppress(SandboxError):
         outcome = sandbox.run(requiring((name,), NOTHING))
@@ -386,9 +386,7 @@ def test_a_start_hook_that_ends_python_ends_the_call(deed: str, code: int, sandb
     assert noted["key"] == outcome.environment.key if outcome.environment else False
 
 
-def test_a_file_of_places_that_cannot_be_read_is_left_out_and_the_others_are_followed(
-    sandbox: Sandbox, wheels: Path
-) -> None:
+def test_an_unreadable_pth_file_is_skipped_and_the_others_are_followed(sandbox: Sandbox, wheels: Path) -> None:
     places = {"a.pth": b"# caf\xe9\n", "b.pth": b"/environment/lib\n", ".c.pth": b"import nothing\n"}
     publish_files(wheels, "odd_places", {"odd_places.py": "", **places})
     code = "import sys\ndef tool():\n    return '/environment/lib' in sys.path\n"
@@ -514,7 +512,7 @@ def _locked_index(wheels: Path, *, password: str) -> Iterator[None]:
         yield
 
 
-def test_a_credential_of_the_index_is_seen_by_nobody(wheels: Path, tmp_path: Path) -> None:
+def test_a_credential_of_the_index_is_never_shown(wheels: Path, tmp_path: Path) -> None:
     store, tool = tmp_path / "store", tmp_path / "tool.py"
     tool.write_text(version_of("left", "left==1.0"))
     with _locked_index(wheels, password=SECRET):
@@ -539,7 +537,7 @@ def test_a_credential_of_the_index_is_seen_by_nobody(wheels: Path, tmp_path: Pat
     assert contains(store, SECRET) == []
 
 
-def test_a_wrong_credential_is_an_unavailable_index_and_still_no_ones_business(wheels: Path, tmp_path: Path) -> None:
+def test_a_wrong_credential_is_an_unavailable_index_and_is_not_shown(wheels: Path, tmp_path: Path) -> None:
     engine = Sandbox(store=tmp_path / "store")
     with _locked_index(wheels, password="right"), engine, pytest.raises(EnvironmentUnavailable) as refused:
         engine.run(version_of("left", "left"))

@@ -1,4 +1,4 @@
-"""A store that somebody wrote to: what is looked at is found, what is found is not used, and what is wanted heals."""
+"""Engines notice changes to a store where they look, use no changed environment, and build it again when asked."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ EVIL: Final = "evil"
 
 @pytest.fixture(scope="module")
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What the index of this module has."""
+    """Make the packages in the index of this module."""
     folder = tmp_path_factory.mktemp("wheels")
     publish(folder, "left", "1.0")
     publish(folder, "right", "1.0")
@@ -52,7 +52,7 @@ def store(tmp_path: Path) -> Path:
 
 
 def _bytecode(source: str) -> bytes:
-    """What an interpreter believes without looking at any source."""
+    """Return bytecode that an interpreter runs without a look at any source."""
     code = compile(source, "left.py", "exec")
     return importlib.util.MAGIC_NUMBER + (1).to_bytes(4, "little") + bytes(8) + marshal.dumps(code)
 
@@ -69,7 +69,7 @@ def _value(engine: Sandbox, *requirements: str) -> Any:
     return engine.run(version_of("left", *requirements)).value
 
 
-def _told(*words: object, code: int = 0) -> Any:
+def _run_json(*words: object, code: int = 0) -> Any:
     answer = command(*words[:2], "--json", *words[2:])
     assert (answer.returncode, answer.stderr) == (code, ""), answer
     return json.loads(answer.stdout)
@@ -87,14 +87,14 @@ def test_what_was_refused_as_tampered_is_pruned_and_built_again_as_it_was(store:
         _value(engine, "left")
     assert refused.value.remedy is not None
     key = refused.value.remedy.partition("env prune ")[2].partition("`")[0]
-    assert _told("env", "prune", key, "--store", store)["environments"]
+    assert _run_json("env", "prune", key, "--store", store)["environments"]
     with Sandbox(store=store, policy=verifying) as engine:
         assert _value(engine, "left") == "1.0"
 
 
 def test_what_was_found_by_hand_gets_into_nothing_new_under_any_policy(store: Path) -> None:
     _tamper_in_trees(store)
-    assert not any(each["is_intact"] for each in _told("env", "verify", "--store", store, code=4))
+    assert not any(each["is_intact"] for each in _run_json("env", "verify", "--store", store, code=4))
     with Sandbox(store=store) as engine:
         assert _value(engine, "left", "crowd") == "1.0"
 
@@ -109,17 +109,17 @@ def _remove_marker(home: Path) -> None:
 
 @pytest.mark.parametrize("spoil", [_remove_environment, _remove_marker], ids=lambda spoil: spoil.__name__)
 def test_an_environment_that_is_not_whole_is_named_and_built_again(spoil: Callable[[Path], None], store: Path) -> None:
-    keys = [each["key"] for each in _told("env", "list", "--store", store)]
+    keys = [each["key"] for each in _run_json("env", "list", "--store", store)]
     spoil(store / "envs" / "1" / keys[0])
-    told = {each["key"]: each["is_whole"] for each in _told("env", "verify", "--store", store, code=4)}
+    told = {each["key"]: each["is_whole"] for each in _run_json("env", "verify", "--store", store, code=4)}
     assert told == {keys[0]: False, keys[1]: True}
-    assert _told("env", "verify", keys[0][:12], "--store", store, code=4)[0]["is_whole"] is False
+    assert _run_json("env", "verify", keys[0][:12], "--store", store, code=4)[0]["is_whole"] is False
     with Sandbox(store=store) as engine:
         assert (_value(engine, "left"), _value(engine, "left", "right")) == ("1.0", "1.0")
-    assert all(each["is_intact"] for each in _told("env", "verify", "--store", store))
+    assert all(each["is_intact"] for each in _run_json("env", "verify", "--store", store))
 
 
-def test_an_environment_that_lacks_its_packages_is_refused_with_what_is_missing(store: Path) -> None:
+def test_an_environment_without_its_packages_is_refused_by_name(store: Path) -> None:
     home = next(path for path in store.glob("envs/1/*") if not list(path.glob("**/right.py")))
     os.chmod(home / "environment", 0o755)
     shutil.rmtree(home / "environment" / "lib")

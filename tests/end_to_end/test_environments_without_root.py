@@ -55,7 +55,7 @@ def tool(store: str) -> dict:
 
 @pytest.fixture
 def folder(unprivileged_python: Path) -> Iterator[Path]:
-    """Where the wheels are, for all to read, and a store that nobody owns."""
+    """Make a folder of wheels for all to read, and a store that an unprivileged user owns."""
     folder = Path(tempfile.mkdtemp(prefix="sandbox-nobody-"))
     folder.chmod(0o755)
     publish(folder / "wheels", "left", "1.0", "2.0")

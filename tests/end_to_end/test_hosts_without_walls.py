@@ -97,7 +97,7 @@ def quick_folder() -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def found(unprivileged_python: Path, quick_folder: Path) -> dict[str, Any]:
-    """What happened there."""
+    """Return the report of the program."""
     policy = unprivileged_python.parents[1] / "no_walls.toml"
     policy.write_text(_POLICY)
     policy.chmod(0o644)
@@ -155,13 +155,13 @@ def test_time_runs_out_and_everything_is_killed(found: dict[str, Any]) -> None:
     assert found["orphan"]["status"] == "ok", found["orphan"]
 
 
-def test_who_leaves_more_than_is_quickly_removed_is_ended_in_time_and_nothing_stays(found: dict[str, Any]) -> None:
+def test_a_call_that_leaves_very_many_files_ends_in_time_without_them(found: dict[str, Any]) -> None:
     folders = found["folders"]
     assert (folders["status"], folders["stdout"]["text"]) == ("timeout", "printed\n"), folders
-    assert folders["evidence"].get("signal") == "SIGKILL", folders  # its guard told of it, its box was not given up
+    assert folders["evidence"].get("signal") == "SIGKILL", folders  # the guard reported it, and the box was kept
     assert found["left"] == []
 
 
-def test_the_receipt_says_that_nobody_limits_what_lies_on_the_hosts_disk(found: dict[str, Any]) -> None:
+def test_the_receipt_says_that_files_on_the_hosts_disk_are_unlimited(found: dict[str, Any]) -> None:
     limits = found["tell"]["receipt"]["limits"]
     assert [limits[name]["enforced_by"] for name in ("disk", "inodes")] == ["none", "none"]

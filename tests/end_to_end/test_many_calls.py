@@ -90,7 +90,9 @@ def test_one_box_serves_hundreds_of_calls_without_growing() -> None:
 
 
 def test_tenants_never_share_a_box() -> None:
-    with Sandbox() as sandbox:  # of its own: the others count what an engine holds, and boxes at rest still change that
+    with (
+        Sandbox() as sandbox
+    ):  # a separate engine: other tests count the resources of theirs, and boxes at rest still change them
         paths = [sandbox.run(ECHO, {"i": i}, tenant=f"tenant-{i}").timing.path for i in range(4)]
         assert paths == ["cold"] * 4
         assert sandbox.run(ECHO, {"i": 0}, tenant="tenant-0").timing.path == "warm"

@@ -1,4 +1,4 @@
-"""What a program expects of the process it runs in: a tool's, and those that it starts, are as any other in that."""
+"""The process of a tool, and those that it starts, are as ordinary as programs expect."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def test_every_output_has_the_budget_and_the_shape_of_its_type(sandbox: Sandbox)
 
 
 @pytest.mark.usefixtures("harmless")
-def test_a_tool_may_ask_for_more_of_its_value_and_a_policy_and_a_call_only_for_less(sandbox: Sandbox) -> None:
+def test_only_a_tool_may_ask_for_more_of_its_value(sandbox: Sandbox) -> None:
     default = load("default")
     tight = default.model_copy(update={"output": Output(budgets=(("execution_result", 0), ("json_data", 900)))})
     assert 18_000 < sandbox.run(LIMITED).shaped_value.shown <= 20_000
@@ -151,7 +151,7 @@ def tool(name: str) -> str:
 
 @pytest.mark.usefixtures("harmless")
 @pytest.mark.parametrize("name", ["report.csv", "outputs/report.csv", "/work/outputs/report.csv"])
-def test_a_file_that_is_the_output_is_told_of_by_what_it_is(name: str, sandbox: Sandbox) -> None:
+def test_a_file_that_is_the_output_is_described(name: str, sandbox: Sandbox) -> None:
     outputs = {"value": {"type": "file"}, "stdout": {"type": "image"}}
     outcome = sandbox.run(REFERRED, {"name": name}, outputs=outputs)
     assert outcome.shaped_value.text.startswith("[file report.csv: text/")

@@ -57,7 +57,7 @@ def _time(sandbox: Sandbox, policy: Policy, *, path: str) -> float:
     return perf_counter() - begun
 
 
-def test_a_call_in_a_ready_box_takes_less_than_half_as_long_as_in_one_to_be_opened(sandbox: Sandbox) -> None:
+def test_a_call_in_a_ready_box_takes_less_than_half_of_a_cold_one(sandbox: Sandbox) -> None:
     ahead, cold = single_use(ahead=2), single_use(ahead=0)
     sandbox.prepare(TRIVIAL, policy=ahead)
     times: dict[str, list[float]] = {"pooled": [], "cold": []}
@@ -101,10 +101,10 @@ def test_ready_boxes_that_were_killed_are_replaced_for_the_next_calls() -> None:
         assert sandbox.run(TRIVIAL, {"a": 1, "b": 2}).timing.path == "pooled"
 
 
-def test_ready_boxes_that_nobody_needs_go() -> None:
+def test_ready_boxes_without_callers_are_closed() -> None:
     with Sandbox(policy=single_use(ahead=2, idle=1.0)) as sandbox:
         assert sandbox.run(TRIVIAL, {"a": 1, "b": 2}).status is Status.OK
-        assert wait_until(lambda: sandbox.statistics().ready > 0)  # one may go before the other has come
+        assert wait_until(lambda: sandbox.statistics().ready > 0)  # a box may close before the other has opened
         assert are_ready(sandbox, 0)
         assert wait_until(lambda: not zygotes())
 

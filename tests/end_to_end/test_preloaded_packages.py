@@ -1,4 +1,4 @@
-"""What a tool imports is imported once for all of its calls, parts of packages too, and none of them sees what it left.
+"""The imports of a tool run once for all of its calls, parts of packages too, and no call sees traces of another.
 
 A package that draws a random mark when it is imported tells which calls have it from one import.
 """
@@ -66,12 +66,12 @@ DEADLY: Final = {
     "takes": "held = bytearray(3 << 30)\nfor at in range(0, len(held), 4096): held[at] = 1\n",
     "stays": "while True: pass\n",
 }
-"""What packages may do to the process that imports them."""
+"""The damage that packages may do to the process that imports them."""
 
 
 @pytest.fixture(scope="module")
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What the index of this module has."""
+    """Make the packages in the index of this module."""
     folder = tmp_path_factory.mktemp("wheels")
     files = {"whole/__init__.py": "", "whole/part.py": MARK, "whole/inner/__init__.py": "", "whole/inner/deep.py": MARK}
     publish_files(folder, "whole", files)
@@ -87,7 +87,7 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def sandbox(index: LocalIndex, store: Path) -> Iterator[Sandbox]:
-    """One engine whose store is the module's own."""
+    """Open an engine whose store is the module's own."""
     with Sandbox(store=store) as engine:
         yield engine
 
@@ -120,9 +120,7 @@ def test_what_it_may_write_then_is_little(sandbox: Sandbox) -> None:
     assert first[1] == "No space left on device"
 
 
-def test_it_sees_a_calls_variables_when_it_is_imported_where_nothing_is_imported_ahead(
-    sandbox: Sandbox, tmp_path: Path
-) -> None:
+def test_without_preloading_a_package_sees_a_calls_variables(sandbox: Sandbox, tmp_path: Path) -> None:
     policy = tmp_path / "unpreloaded.toml"
     policy.write_text('description = "for tests"\nextends = "default"\n[environment]\npreload = false\n')
     source = requiring(("asks",), "import asks\ndef tool():\n    return asks.TOLD\n")
@@ -131,7 +129,7 @@ def test_it_sees_a_calls_variables_when_it_is_imported_where_nothing_is_imported
     assert found == [None, "it"]
 
 
-def test_threads_that_a_later_tool_would_leave_cost_the_preloading_and_no_call(sandbox: Sandbox) -> None:
+def test_threads_left_by_a_later_import_cost_preloading_and_no_call(sandbox: Sandbox) -> None:
     requirements = ("whole", "sad")
     one = requiring(requirements, "import whole.part\ndef tool():\n    return whole.part.MARK\n")
     assert len(set(_values(sandbox, one, calls=2))) == 1
@@ -148,7 +146,7 @@ def test_files_that_a_package_keeps_open_are_each_calls_own(sandbox: Sandbox) ->
     assert [read for _, *read in found] == [["kept and used", "its own"]] * 3
 
 
-def test_files_that_a_later_tool_would_keep_open_cost_the_preloading_and_no_call(sandbox: Sandbox) -> None:
+def test_files_left_open_by_a_later_import_cost_preloading_and_no_call(sandbox: Sandbox) -> None:
     requirements = ("whole", "keeps")
     one = requiring(requirements, "import whole.part\ndef tool():\n    return whole.part.MARK\n")
     assert len(set(_values(sandbox, one, calls=2))) == 1
@@ -165,7 +163,7 @@ def test_files_that_a_later_tool_would_keep_open_cost_the_preloading_and_no_call
         ("stays", Status.TIMEOUT, {}),
     ],
 )
-def test_a_package_that_does_not_survive_being_imported_ends_the_call_that_imports_it(
+def test_a_package_that_dies_when_imported_ends_the_call_that_imports_it(
     name: str, status: Status, evidence: dict[str, object], sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(isolation, "_MAX_IMPORT_S", 1.0)  # all of which is waited for

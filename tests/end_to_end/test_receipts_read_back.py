@@ -42,7 +42,7 @@ def keepers(receipt: dict[str, Any]) -> dict[str, str]:
 
 @pytest.mark.root
 @pytest.mark.parametrize(("asked", "kept"), [(16 << 20, 16 << 20), (20_000_001, 19_996_672)], ids=["whole", "part"])
-def test_the_memory_told_is_that_of_the_calls_group_in_whole_pages(asked: int, kept: int) -> None:
+def test_the_memory_reported_is_that_of_the_calls_group_in_whole_pages(asked: int, kept: int) -> None:
     receipt = receipt_of(memory=asked, processes=7)
     limits = {name: receipt["limits"][name]["value"] for name in ("memory", "processes")}
     assert limits == {"memory": kept, "processes": 7}

@@ -1,4 +1,4 @@
-"""A tool that returns something else than its annotation says is told so, and fails where that is asked for."""
+"""A return value that differs from its annotation is a problem, and an error where the caller asks for that."""
 
 from __future__ import annotations
 

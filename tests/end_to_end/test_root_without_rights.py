@@ -1,6 +1,6 @@
 """Root is not always root: in a user namespace, or without capabilities, it is treated as what it can do.
 
-Root in a user namespace that is nobody special on the machine gets all walls, as that user would. Root on the machine
+Root in the user namespace of a plain user gets all walls, as that user would. Root on the machine
 that cannot give its boxes other users gets none: the kernel would let its tools change /proc/sys.
 """
 
@@ -66,7 +66,7 @@ def tool() -> Iterator[str]:
 
 
 def answer(*command: object, **options: Any) -> dict[str, Any]:
-    """What the command line says, as a document."""
+    """Return the JSON document that the command line prints."""
     done = subprocess.run(
         [*map(str, command), "--json"], capture_output=True, text=True, timeout=220, check=False, **options
     )
@@ -75,9 +75,7 @@ def answer(*command: object, **options: Any) -> dict[str, Any]:
     return told
 
 
-def test_root_in_a_user_namespace_of_a_plain_users_is_walled_as_that_user_is(
-    unprivileged_python: Path, tool: str
-) -> None:
+def test_root_in_a_plain_users_namespace_is_walled_as_that_user(unprivileged_python: Path, tool: str) -> None:
     as_root = ("unshare", "--user", "--map-root-user", unprivileged_python, "-m", "sandbox", "run", tool)
     outcome = answer(*as_root, cwd="/", **AS_NOBODY)
     assert (outcome.get("status"), outcome.get("value")) == ("ok", [[], 1000]), outcome
@@ -90,7 +88,7 @@ def test_root_in_a_user_namespace_of_a_plain_users_is_walled_as_that_user_is(
 
 @pytest.mark.root
 @pytest.mark.parametrize("first", [0, 100_000], ids=["from 0", "from 100000"])
-def test_root_in_a_user_namespace_with_ids_for_others_gives_each_box_one_of_them(
+def test_root_in_a_namespace_with_spare_ids_gives_each_box_one(
     first: int, unprivileged_python: Path, tool: str
 ) -> None:
     mapped = (sys.executable, "-c", _MAPPED, first, unprivileged_python, "-m", "sandbox", "run", tool)
@@ -102,7 +100,7 @@ def test_root_in_a_user_namespace_with_ids_for_others_gives_each_box_one_of_them
 
 @pytest.mark.root
 @pytest.mark.parametrize("stripped", _STRIPPED)
-def test_root_that_cannot_give_its_boxes_other_users_has_none_that_are_walled(stripped: str, tool: str) -> None:
+def test_root_that_cannot_give_boxes_other_users_has_no_walled_boxes(stripped: str, tool: str) -> None:
     command = ("setpriv", *_STRIPPED[stripped], sys.executable, "-m", "sandbox", "run", tool)
     refused = answer(*command, cwd=ROOT, env=environment())["error"]
     assert refused["type"] == "IsolationUnavailable"
@@ -134,7 +132,7 @@ def test_the_doctor_of_root_without_capabilities_says_so_on_its_page() -> None:
 
 
 @pytest.mark.root
-def test_a_call_that_nothing_outside_counts_is_told_the_memory_for_which_it_was_killed() -> None:
+def test_a_call_without_an_outside_meter_reports_the_memory_it_died_of() -> None:
     source = "def tool():\n    held = []\n    while True: held.append(bytearray(b'x') * (1 << 20))\n"
     with tempfile.NamedTemporaryFile("w", suffix=".py") as file:
         file.write(source)

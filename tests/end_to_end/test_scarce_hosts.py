@@ -43,7 +43,7 @@ except SandboxError as error:
 _NO_RIGHTS: Final = ("setpriv", "--bounding-set=-all", "--inh-caps=-all")
 
 
-def _as_somebody(number: int) -> dict[str, Any]:
+def _as_another_user(number: int) -> dict[str, Any]:
     """A user who has no other processes here, nor has another test's."""
     return {**AS_NOBODY, "user": 45_600 + number} if AS_NOBODY else {}
 
@@ -97,13 +97,13 @@ def test_too_few_open_files_are_called_that_and_no_missing_wall(files: int, ping
 
 
 @pytest.mark.parametrize("files", [12, 14, 18, 20])
-def test_too_few_open_files_for_a_first_box_are_no_fault_of_the_interpreter(files: int) -> None:
+def test_too_few_open_files_for_a_first_box_do_not_blame_the_interpreter(files: int) -> None:
     answer = ended(f"ulimit -n {files};", sys.executable, "-c", _REFUSED)
     assert answer.stdout.startswith("HostExhausted True no box or call can be started here"), answer
 
 
 @pytest.mark.parametrize("files", [24, 28, 30, 32, 40])
-def test_a_box_with_files_for_a_call_and_for_none_ahead_of_one_makes_the_call(files: int, ping: str) -> None:
+def test_a_box_with_files_for_one_call_makes_the_call(files: int, ping: str) -> None:
     answer = ended(f"ulimit -n {files};", *COMMAND, "run", ping)
     is_made = (answer.returncode, answer.stdout) == (0, "pong\n")
     assert is_made or (answer.returncode == 5 and "ulimit -n" in answer.stderr), answer
@@ -135,7 +135,7 @@ def test_too_few_processes_are_called_that_and_no_missing_wall(processes: int, u
         capture_output=True,
         text=True,
         check=False,
-        **_as_somebody(processes),
+        **_as_another_user(processes),
     )
     assert answer.stdout.startswith("False "), answer
     assert "ulimit -u" in answer.stdout

@@ -123,7 +123,7 @@ def test_what_fits_comes_out_as_it_went_in(name: str, sandbox: Sandbox) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SHAPES)
-def test_any_value_is_taken_or_told_with_its_path(name: str, sandbox: Sandbox) -> None:
+def test_any_value_is_taken_or_refused_with_its_path(name: str, sandbox: Sandbox) -> None:
     source = _source(SHAPES[name][0])
 
     @_quickly

@@ -84,7 +84,7 @@ TOOLS = [
 
 
 def value(outcome: Outcome) -> Any:
-    """What a call that is ok returned."""
+    """Return the value of a call that is ok."""
     assert outcome.ok, outcome
     return outcome.value
 

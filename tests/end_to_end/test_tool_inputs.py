@@ -1,4 +1,4 @@
-"""What a call is given beside its arguments, and what comes back before it is over: state, variables, progress."""
+"""State, variables and progress: inputs of a call apart from its arguments, and output before it is over."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def value(outcome: Outcome) -> Any:
-    """What a call that is ok returned."""
+    """Return the value of a call that is ok."""
     assert outcome.ok, outcome
     return outcome.value
 
@@ -74,7 +74,7 @@ def test_a_state_that_is_no_json_is_invalid_with_its_path(sandbox: Sandbox) -> N
     assert huge.status is Status.INVALID
 
 
-def test_a_state_that_cannot_be_written_is_shown_and_told(sandbox: Sandbox) -> None:
+def test_a_state_that_cannot_be_written_is_shown_and_reported(sandbox: Sandbox) -> None:
     source = "def tool(agent_state):\n    agent_state.when = object\n    agent_state.me = agent_state\n"
     outcome = sandbox.run(source, state={"n": 1})
     assert outcome.ok
@@ -184,7 +184,7 @@ def test_an_item_comes_while_the_tool_goes_on(sandbox: Sandbox) -> None:
 
 
 @pytest.mark.slow
-def test_only_so_many_items_come_and_the_value_has_all(sandbox: Sandbox) -> None:
+def test_a_bounded_number_of_items_comes_and_the_value_has_all(sandbox: Sandbox) -> None:
     events = list(sandbox.stream(GIVES, {"n": 12_000}, entry="now"))
     items = [event.value for event in events if isinstance(event, Progress)]
     assert items == list(range(10_000))
@@ -245,7 +245,7 @@ def test_the_command_line_shows_progress_and_gives_state(tmp_path: Path) -> None
 
 
 @pytest.mark.slow
-def test_a_package_that_the_kit_hides_is_told_of(index: LocalIndex, store: Path) -> None:
+def test_a_package_that_the_kit_hides_is_reported(index: LocalIndex, store: Path) -> None:
     source = (
         "import sandbox\ndef tool() -> list:\n    return [hasattr(sandbox, 'Desert'), hasattr(sandbox, 'ToolResult')]\n"
     )

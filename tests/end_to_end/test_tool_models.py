@@ -140,7 +140,7 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def sandbox(index: LocalIndex, store: Path) -> Iterator[Sandbox]:
-    """One engine whose store is the module's own."""
+    """Open an engine whose store is the module's own."""
     with Sandbox(backend="subprocess", store=store) as engine:
         yield engine
 
@@ -179,7 +179,7 @@ def test_what_a_model_returns_is_what_its_schema_says(sandbox: Sandbox) -> None:
     ],
     ids=["by its validator", "as a whole", "by its schema", "for its names", "no member of a union", "inside itself"],
 )
-def test_what_a_model_refuses_is_invalid_with_its_path_wherever_it_is_found_out(
+def test_a_value_that_a_model_refuses_is_invalid_with_its_path(
     change: dict[str, Any], place: dict[str, Any], paths: list[str], sandbox: Sandbox
 ) -> None:
     outcome = sandbox.run(SHOP, {"order": {**ORDER, **change}, "place": place}, entry="buy")

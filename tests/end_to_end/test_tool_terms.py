@@ -1,4 +1,4 @@
-"""What a tool's source asks for under `[tool.sandbox]`: less than its caller's policy grants, never more."""
+"""The source of a tool may ask under `[tool.sandbox]` for less than its caller's policy grants, never for more."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ ALONE = asking(enable_parallel_execution=False)
     ],
     ids=["said in the block", "said by the decorator", "of two tenants", "allowed", "not said"],
 )
-def test_calls_of_a_tool_that_is_not_to_run_during_itself_go_one_after_another(
+def test_calls_of_a_tool_that_is_not_reentrant_run_one_after_another(
     source: str, tenants: tuple[str, str], begun: int
 ) -> None:
     assert virtual_time.run(_begun_of_two(source, tenants=tenants)) == (begun, 2)

@@ -39,7 +39,7 @@ ENDS: Final[dict[str, tuple[str, Status, str, dict[str, object]]]] = {
 
 
 @pytest.mark.parametrize("kind", ENDS)
-def test_how_a_tool_ended_is_told_with_its_evidence(kind: str, sandbox: Sandbox) -> None:
+def test_the_end_of_a_tool_is_reported_with_its_evidence(kind: str, sandbox: Sandbox) -> None:
     code, status, failure, evidence = ENDS[kind]
     outcome = sandbox.run(f"{HEAD}    {code}\n")
     assert outcome.status is status, outcome.error
@@ -169,10 +169,10 @@ def test_a_tool_that_closes_descriptors_0_to_20_still_returns(sandbox: Sandbox) 
 @pytest.mark.parametrize(
     "which", ["os.closerange(3, 65536)", "import builtins; builtins.len = None; sys.modules.clear()"]
 )
-def test_a_tool_that_cannot_be_told_of_any_more_says_so_on_its_stderr(which: str, sandbox: Sandbox) -> None:
+def test_a_tool_whose_end_cannot_be_reported_says_so_on_its_stderr(which: str, sandbox: Sandbox) -> None:
     outcome = sandbox.run(f"{HEAD}    {which}\n    return [1]\n")
     assert (outcome.status, outcome.evidence) == (Status.EXITED, {"exit_code": 1})
-    assert outcome.stderr.text.startswith("what came of the call cannot be told, after what the tool did to its own")
+    assert outcome.stderr.text.startswith("the call has no reply: the tool changed its own process")
     assert "guard" not in outcome.stderr.text
     assert outcome.error is not None
     assert outcome.error.message == "its process ended without a reply, with code 1"

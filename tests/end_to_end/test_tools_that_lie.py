@@ -104,8 +104,8 @@ _GOES_ON: Final = {
 @pytest.mark.slow
 @pytest.mark.parametrize("after", _GOES_ON)
 def test_a_forged_value_is_what_the_call_says_of_itself_and_its_end(after: str, sandbox: Sandbox) -> None:
-    """It could as well have returned it. What comes after is not waited for, and does not live on; what is known of it
-    when the value is read counts more."""
+    """The tool could as well have returned the value. The engine does not wait for anything after it. Facts that the
+    engine knows when it reads the value count more."""
     true_end, act = _GOES_ON[after]
     source = WRITES_EVERYWHERE.replace("os._exit(3)", act)
     limits = {"memory": 96 << 20, "disk": 48 << 20}
@@ -142,7 +142,7 @@ def tool() -> dict[str, str]:
     assert sorted(str(kind) for kind in outcome.value.values()) == ["/dev/null", "pipe", "pipe", "pipe"], outcome.value
 
 
-def test_a_tool_that_tells_of_running_out_of_memory_does_not_get_counters_for_it(sandbox: Sandbox) -> None:
+def test_a_tool_that_claims_to_lack_memory_gets_no_counters_for_that(sandbox: Sandbox) -> None:
     outcome = sandbox.run("def tool() -> None:\n    raise MemoryError('I say so')\n")
     assert "out_of_memory_kills" not in outcome.evidence
     assert "measured" not in outcome.evidence

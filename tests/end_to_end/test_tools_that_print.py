@@ -1,4 +1,4 @@
-"""What tools print: taken whole as far as the policy goes, counted honestly beyond it, in bounded memory."""
+"""Output of tools is kept whole within the policy's bounds, counted honestly beyond them, in bounded memory."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def tool() -> None:
     outcome = sandbox.run(source)
     assert outcome.status is Status.OK
     assert outcome.stdout.text == "\ufffd\ufffd café é \0 \ufffd\ufffd\ufffd \ufffd"
-    assert outcome.stderr.characters == 250  # of \b, \r and the escape sequence there is only what a terminal shows
+    assert outcome.stderr.characters == 250  # \b, \r and the escape sequence count as a terminal shows them
     assert outcome.from_json(outcome.to_json()) == outcome
 
 
@@ -127,7 +127,7 @@ def _print_a_gibibyte(over: str) -> dict[str, Any]:
     return told
 
 
-def test_a_gibibyte_printed_is_counted_in_16_mebibytes_of_the_engines_memory() -> None:
+def test_printing_a_gibibyte_costs_the_engine_16_mebibytes() -> None:
     told = _print_a_gibibyte("truncate")
     assert (told["status"], told["value"]) == ("ok", "printed"), told
     assert told["stdout"]["characters"] == GIB + len("first\n")

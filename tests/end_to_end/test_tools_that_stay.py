@@ -93,7 +93,7 @@ STAYING: Final = {
 
 
 @pytest.mark.parametrize("kind", STAYING)
-def test_a_call_is_over_when_its_function_returned_whatever_it_left_running(kind: str, sandbox: Sandbox) -> None:
+def test_a_call_is_over_when_its_function_returned(kind: str, sandbox: Sandbox) -> None:
     outcome = sandbox.run(f"{HEAD}    {STAYING[kind]}\n    return 'returned'\n")
     assert (outcome.status, outcome.value) == (Status.OK, "returned"), outcome
     assert outcome.stdout.text == "before\n"
@@ -111,10 +111,8 @@ def test_what_a_child_printed_before_the_end_is_not_lost(sandbox: Sandbox) -> No
         "signal.signal(signal.SIGALRM, exec); signal.setitimer(signal.ITIMER_REAL, 0.0004, 0.0001)",
     ],
 )
-def test_a_call_that_gave_its_value_ends_well_whatever_its_process_is_woken_by(
-    disturbed: str, sandbox: Sandbox
-) -> None:
-    """It gives way to whoever reads the value before it ends; what happens meanwhile is no part of the call."""
+def test_a_call_that_returned_ends_well_if_a_signal_wakes_it(disturbed: str, sandbox: Sandbox) -> None:
+    """The process lets the engine read the value before it ends. Events in between are no part of the call."""
     source = f"{HEAD}    {disturbed}\n    return 'x'\n"
     statuses = {sandbox.run(source).status for _ in range(5)}
     assert Status.CRASHED not in statuses

@@ -48,17 +48,17 @@ MEMORY_HOGS: Final = {
     "a string": "x = 'x'\n    while True: x += x",
     "an integer": "x = 1\n    while True: x <<= 10 ** 8",
     # the tool's own process, which takes the most, comes last: so it is the one that the kernel ends
-    "piles of pipes": """own, (told, telling) = os.getpid(), os.pipe()
+    "piles of pipes": """own, (reading, writing) = os.getpid(), os.pipe()
     for _ in range(3):
         os.getpid() == own and os.fork()
     for _ in range(112):
         write = os.pipe()[1]
         os.set_blocking(write, False)
         os.write(write, b'x' * (1 << 16))
-    os.write(telling, b'.')
+    os.write(writing, b'.')
     if os.getpid() == own:
         for _ in range(4):
-            os.read(told, 1)
+            os.read(reading, 1)
         x = b'x' * (68 << 20)
     time.sleep(60)""",
 }
@@ -73,7 +73,7 @@ def test_memory_is_limited_for_the_whole_call(kind: str, sandbox: Sandbox) -> No
 
 
 @pytest.mark.root  # without control groups a call that is over at once is not seen to take more
-def test_the_least_memory_that_can_be_asked_for_is_enough_for_a_call_and_is_held_to(sandbox: Sandbox) -> None:
+def test_the_smallest_memory_limit_is_enough_for_a_call_and_is_enforced(sandbox: Sandbox) -> None:
     least = {"memory": MIN_MEMORY, "disk": MIB}
     assert _take(sandbox, "return 1", **least).value == 1
     outcome = _take(sandbox, f"return len(b'x' * {2 * MIN_MEMORY})", **least)
@@ -90,7 +90,7 @@ def test_a_memory_error_that_python_can_still_raise_has_its_traceback(sandbox: S
     assert "x = bytearray(10 << 30)" in (outcome.error.traceback or "")
 
 
-def test_a_tool_that_survives_its_childs_death_by_memory_is_ok_and_it_is_told(sandbox: Sandbox) -> None:
+def test_a_tool_that_survives_its_childs_death_by_memory_is_ok(sandbox: Sandbox) -> None:
     code = """if os.fork() == 0:
         x = [b'x' * (1 << 20) for _ in range(1000)]
     os.wait()
@@ -127,7 +127,7 @@ FILE_LIMITS: Final = {"disk": 24 * MIB, "inodes": 500, "file_size": 8 * MIB, "op
 
 @pytest.mark.parametrize("most", range(9, 17))
 def test_a_box_of_few_files_still_has_a_place_for_the_value(most: int) -> None:
-    """It is kept near the highest number there may be, which is then near those that a call begins with."""
+    """The channel has a number near the highest possible one, which is then near the numbers of a new call."""
     policy = load("default")
     few = policy.model_copy(update={"limits": policy.limits.model_copy(update={"open_files": most})})
     with Sandbox(policy=few) as sandbox:
@@ -175,7 +175,7 @@ def test_a_disk_full_of_deleted_files_is_full(sandbox: Sandbox) -> None:
     while True:
         files.append(open('x', 'wb', 0)); files[-1].write(b'x' * (1 << 20)); os.unlink('x')"""
     outcome = _take(sandbox, code, **FILE_LIMITS)
-    assert outcome.status in (Status.LIMIT, Status.EXCEPTION)  # when it ended they are gone, and nobody saw them
+    assert outcome.status in (Status.LIMIT, Status.EXCEPTION)  # the processes may be gone, unseen, when the call ends
     assert outcome.error is not None
     assert "No space left" in outcome.error.message
 

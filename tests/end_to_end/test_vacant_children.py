@@ -34,7 +34,7 @@ OF_ITS_OWN: Final = ("user", "mnt", "pid", "net", "ipc")
 
 @pytest.fixture
 def engine() -> Iterator[Sandbox]:
-    """One that forks nothing ahead, and has served a call."""
+    """Open an engine that forks nothing ahead and has served a call."""
     with Sandbox(policy=_unforked()) as engine:
         assert serves(engine)
         yield engine
@@ -51,7 +51,7 @@ def test_a_call_gets_the_vacant_child_and_another_follows(engine: Sandbox) -> No
     assert second.is_running()
 
 
-def test_it_is_walled_and_told_of_like_any_other() -> None:
+def test_a_vacant_child_is_walled_and_reported_like_any_other() -> None:
     with Sandbox(policy=_unforked()) as engine:
         without, _, within = [
             engine.run("def tool(): print(1); return 2"),
@@ -63,7 +63,7 @@ def test_it_is_walled_and_told_of_like_any_other() -> None:
     assert 0 < (within.usage.cpu_s or 0) < 1
 
 
-def test_one_that_died_is_replaced_and_no_more_are_made_when_they_keep_dying(engine: Sandbox) -> None:
+def test_a_dead_vacant_child_is_replaced_until_several_have_died(engine: Sandbox) -> None:
     first = _vacant()
     first.kill()
     assert _vacant() != first
