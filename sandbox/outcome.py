@@ -170,11 +170,11 @@ _EXIT_CODES: Final = {
 }
 
 
-class _Part(BaseModel):
+class _OutcomePart(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
-class Failure(_Part):
+class Failure(_OutcomePart):
     """The reason why a call is not ok."""
 
     type: Text  # the name of the exception's class, or of the engine's finding
@@ -182,7 +182,7 @@ class Failure(_Part):
     traceback: Text | None = None  # the tool's own frames, without those of the runner
 
 
-class Problem(_Part):
+class Problem(_OutcomePart):
     """An argument that does not fit, described so that a model can correct it."""
 
     path: Text  # the argument, and the place inside its value, such as `rows[2].name`
@@ -191,7 +191,7 @@ class Problem(_Part):
     got: _Value = None
 
 
-class Shaped(_Part):
+class Shaped(_OutcomePart):
     """An output, fitted into its budget."""
 
     text: Text  # the text to show, with a notice wherever something is missing
@@ -203,7 +203,7 @@ class Shaped(_Part):
     artifact: str | None = None  # the id of the artifact with the whole output, if `text` is not all of it
 
 
-class Usage(_Part):
+class Usage(_OutcomePart):
     """The cost of the call, measured from outside; None means not measured."""
 
     wall_s: float  # seconds on the clock
@@ -214,7 +214,7 @@ class Usage(_Part):
     preload_memory_bytes: int | None = None  # memory of importing packages ahead, in a box's first outcome
 
 
-class Artifact(_Part):
+class Artifact(_OutcomePart):
     """Bytes that are kept for the caller."""
 
     id: str  # the id that finds the artifact in the store
@@ -226,7 +226,7 @@ class Artifact(_Part):
     height: int | None = None
 
 
-class RefusedFile(_Part):
+class RefusedFile(_OutcomePart):
     """A file that the tool left and the engine did not take."""
 
     name: Text  # the name below `outputs`; empty for the folder itself
@@ -234,21 +234,21 @@ class RefusedFile(_Part):
     is_lost: bool = False  # True if the file was accepted but could not be stored
 
 
-class ToolName(_Part):
+class ToolName(_OutcomePart):
     """The tool that was called."""
 
     name: Text
     version: Text | None = None  # None if the source came with the call
 
 
-class EnvironmentUsed(_Part):
+class EnvironmentUsed(_OutcomePart):
     """The environment that the call ran in."""
 
     key: str  # the key that `sandbox env show` takes
     lock_digest: str
 
 
-class Timing(_Part):
+class Timing(_OutcomePart):
     """Milliseconds by stage, and the way that the call took through the engine."""
 
     queue_ms: float  # waiting for the engine's `concurrency`
@@ -263,7 +263,7 @@ class Timing(_Part):
     preload_ms: float = 0.0  # importing packages ahead, in the first outcome of a box
 
 
-class LayerState(_Part):
+class LayerState(_OutcomePart):
     """The state of a layer of isolation."""
 
     in_force: bool
@@ -276,7 +276,7 @@ class LayerState(_Part):
         return self.in_force and self.measured_by is not MeasuredBy.NONE
 
 
-class LimitState(_Part):
+class LimitState(_OutcomePart):
     """A limit, and what enforces it."""
 
     value: int | float
@@ -284,14 +284,14 @@ class LimitState(_Part):
     note: Text = ""
 
 
-class PolicyUsed(_Part):
+class PolicyUsed(_OutcomePart):
     """The policy that the call ran under."""
 
     name: Text
     digest: str  # the SHA-256 of everything that the policy grants and demands
 
 
-class Receipt(_Part):
+class Receipt(_OutcomePart):
     """The controls that were really in force: measured, not copied from the request."""
 
     backend: str
@@ -306,7 +306,7 @@ class Receipt(_Part):
     notes: tuple[Text, ...] = ()
 
 
-class Outcome(_Part):
+class Outcome(_OutcomePart):
     """The full account of a call."""
 
     status: Status

@@ -163,7 +163,7 @@ RunnerMessage: TypeAlias = Hello | BoxFault | Started | Returned | Ended | Ready
 _FROM_BOX: TypeAdapter[RunnerMessage] = TypeAdapter(Annotated[RunnerMessage, Field(discriminator="type")])
 
 
-class Failure(_Message):
+class RaisedError(_Message):
     """An exception as the child described it."""
 
     type: str
@@ -197,7 +197,7 @@ class ExceptionReply(Replied):
     """The function, or its module, raised."""
 
     kind: Literal["exception"]
-    error: Failure
+    error: RaisedError
     memory: bool
     errno: int | None
     warnings: list[str] = []

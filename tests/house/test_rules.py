@@ -57,8 +57,6 @@ CROWDED_FOLDERS: Final = {
     "sandbox/cli",
 }
 AMBIGUOUS_CLASSES: Final = {
-    "Engine",
-    "Failure",
     "Isolation",
     "Layer",
     "Malformed",
@@ -67,7 +65,6 @@ AMBIGUOUS_CLASSES: Final = {
     "Started",
     "Verdict",
     "_Lines",
-    "_Part",
 }
 
 

@@ -41,7 +41,7 @@ class WatchedBackend(ForwardingBackend):
 
 
 @dataclass(frozen=True, slots=True)
-class Engine:
+class CheckedEngine:
     """An engine for a single check, and the boxes that it opened."""
 
     sandbox: AsyncSandbox
@@ -85,11 +85,11 @@ class Subject:
             self._artifacts = None
 
     @asynccontextmanager
-    async def engine(self, **settings: Any) -> AsyncIterator[Engine]:
+    async def engine(self, **settings: Any) -> AsyncIterator[CheckedEngine]:
         """An engine of its own, for what others must not be disturbed by."""
         backend = WatchedBackend(self.make_backend())
         async with AsyncSandbox(backend=backend, **{"policy": self.policy, **settings}) as sandbox:
-            yield Engine(sandbox, backend.boxes)
+            yield CheckedEngine(sandbox, backend.boxes)
 
     def policy_with(self, section: str, **fields: Any) -> Policy:
         """The policy, changed in one section."""
