@@ -1,12 +1,12 @@
-"""The command line: the only place of the engine that prints.
+"""The command line: the only room of the engine that prints.
 
-    app             every command, and the file that defines it
-    exit_codes      from any end of a command to an exit code
-    terminal, text  the two streams; safe and readable text for them
-    outcome_report  an outcome for people
+    app       every command with its module, and the exit code of every ending
+    options   options that several commands share, and the parsing of their text
+    terminal  the two output streams, and text that is safe to print
+    tables    tables and facts, drawn by rich
 
-A command's file holds its options and its work. No module here imports anything heavy at its top: the engine is
-imported when a command runs, and rich only when something is drawn on a terminal.
+Every other module holds one group of commands. No module imports anything heavy at its top: the engine is imported when
+a command runs, and rich only where a command draws on a terminal.
 """
 
 from __future__ import annotations
@@ -23,27 +23,25 @@ _CANCELLED: Final = 130
 
 
 def main() -> NoReturn:
-    """Run the command line of this process, and exit with its code."""
+    """Run the command line of this process and exit with its code."""
     code = _BROKEN
-    atexit.register(
-        lambda: _leave(code)
-    )  # the first registered function runs last, after all others and after all threads
+    # atexit calls the first registered function last, after all others and after all threads ended.
+    atexit.register(lambda: _leave(code))
     try:
-        from sandbox.cli.exit_codes import exit_code_of
+        from sandbox.cli.app import exit_code_of
 
         code = exit_code_of(sys.argv[1:])
     except KeyboardInterrupt:
-        code = _CANCELLED  # an interrupt before the handlers were in place, or during them
+        code = _CANCELLED  # the interrupt came before a command began, or while its error was printed
     if code == _CANCELLED:
-        # Everything is written and closed. Python itself would end by the signal instead of our code if the interrupt
-        # came during an `exec` of text, which dataclasses use while modules are imported.
+        # All output is written. An ordinary exit could end by the signal instead of our code: an interrupt during an
+        # `exec` of text (dataclasses use one at import time) makes Python do so.
         os._exit(code)
     sys.exit(code)
 
 
 def _leave(code: int) -> None:
-    """End the process here, because Python's own teardown takes longer than the call of a small tool, and the kernel
-    frees everything at once. Python reports what it cannot write."""
+    """End the process without Python's own clean-up, which takes longer than the call of a small tool."""
     try:
         sys.stdout.flush()
         sys.stderr.flush()

@@ -1,4 +1,10 @@
-"""`sandbox artifact`: list, show, search and save artifacts."""
+"""`sandbox artifact …`, and `--save-artifacts` of `sandbox run`.
+
+Artifact names come from a tool. The engine has checked that they are relative and stay below the folder; this module
+follows no link on the way and leaves existing files alone unless `--replace` is given. A user who asks for files relies
+on them: a folder that takes no file is refused before the call, and a file that cannot be saved after it becomes a
+warning of the outcome and an exit code other than 0.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +22,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from sandbox.cli.options import ArtifactPlace, AsJson
-from sandbox.cli.terminal import is_terminal, show, show_bytes, show_document, tell
-from sandbox.cli.text import one_line, visible
+from sandbox.cli.terminal import is_terminal, one_line, show, show_bytes, show_document, tell, visible
 from sandbox.errors import ArtifactsUnavailable, SandboxError, SpecError
 
 if TYPE_CHECKING:
@@ -27,13 +32,13 @@ if TYPE_CHECKING:
     from sandbox.outputs.artifacts.store import StoredArtifact
 
 SHOWN_ID_LENGTH: Final = 12
-"""The number of characters that people see of an id, which are enough to name an artifact."""
-ArtifactId = Annotated[str, typer.Argument(metavar="ID", help="The artifact's id, or the beginning of it.")]
-Tenant = Annotated[str, typer.Option("--tenant", metavar="NAME", help="Whose; tenants see only their own.")]
+"""Characters of an id that lists show; enough to name an artifact."""
+ArtifactId = Annotated[str, typer.Argument(metavar="ID", help="Artifact id or id prefix.")]
+Tenant = Annotated[str, typer.Option("--tenant", metavar="NAME", help="Tenant; a tenant sees only its own artifacts.")]
 
 
 def kept_in(place: Path | None) -> Artifacts:
-    """Return the artifacts of a tenant in a store."""
+    """Return the artifacts kept in `place`, by default in the user's cache."""
     from sandbox.outputs.artifacts.reading import Artifacts
     from sandbox.outputs.artifacts.store import ArtifactStore
 
@@ -44,8 +49,7 @@ def about(artifact: Artifact) -> str:
     """Describe an artifact on one line: `plot.png · image/png · 12.3 KiB · 640 × 480`."""  # noqa: RUF002
     import sys
 
-    from sandbox.cli.terminal import glyph
-    from sandbox.cli.text import one_line, rounded_bytes
+    from sandbox.cli.terminal import glyph, one_line, rounded_bytes
 
     times = glyph("×", plain="x", on=sys.stderr)  # noqa: RUF001
     size = f"{artifact.width} {times} {artifact.height}" if artifact.width and artifact.height else ""
@@ -54,7 +58,7 @@ def about(artifact: Artifact) -> str:
 
 
 def list_artifacts(artifacts: ArtifactPlace = None, tenant: Tenant = "", as_json: AsJson = False) -> int:
-    """List the artifacts that are kept, the youngest first."""
+    """List the artifacts, newest first."""
     found = kept_in(artifacts).list(tenant=tenant)
     if as_json:
         documents = [{**each.artifact.model_dump(), "since": _moment(each.since)} for each in found]
@@ -70,7 +74,7 @@ def _moment(seconds: float) -> str:
 
 def _page(found: Sequence[StoredArtifact]) -> ConsolePage:
     from sandbox.cli.tables import Cell, ConsolePage
-    from sandbox.cli.text import one_line, rounded_age, rounded_bytes
+    from sandbox.cli.terminal import one_line, rounded_age, rounded_bytes
 
     page, now = ConsolePage(), time.time()
     if not found:
@@ -96,16 +100,19 @@ _TEXTUAL = ("application/json", "application/xml", "image/svg+xml")
 def show_artifact(
     id: ArtifactId,
     lines: Annotated[
-        str | None, typer.Option("--lines", metavar="A:B", help="Lines A to B, counted from 1; either may be left out.")
+        str | None, typer.Option("--lines", metavar="A:B", help="Lines A to B, counted from 1; A or B may be omitted.")
     ] = None,
-    bytes_: Annotated[
-        str | None, typer.Option("--bytes", metavar="A:B", help="Bytes from A, counted from 0, up to B.")
-    ] = None,
+    bytes_: Annotated[str | None, typer.Option("--bytes", metavar="A:B", help="Bytes A to B, counted from 0.")] = None,
     artifacts: ArtifactPlace = None,
     tenant: Tenant = "",
     as_json: AsJson = False,
 ) -> int:
-    """Show an artifact, or a page of it: 1 MiB at most at once."""
+    """Show an artifact or a part of it, at most 1 MiB at once.
+
+    Text is printed with its control characters escaped. Other content is described, unless --bytes is given and stdout
+    is not a terminal: then the raw bytes are printed. With --json, a part that is UTF-8 is `text`, any other is
+    `base64`.
+    """
     from sandbox.outputs.artifacts.reading import Span
 
     kept = kept_in(artifacts)
@@ -137,7 +144,7 @@ def _document(artifact: Artifact, page: ArtifactPage) -> dict[str, Any]:
 
 
 def _tell_the_rest(page: ArtifactPage) -> None:
-    """Report the rest on stderr, so that a pipe gets only the page; on a new line if stdout is a terminal."""
+    """Say on stderr which bytes are missing, so that a pipe gets only the content."""
     if page.end < page.total:
         begin = "\n" if is_terminal(sys.stdout) and page.data[-1:] != b"\n" else ""
         tell(f"{begin}bytes {page.start} to {page.end} of {page.total}; go on with --bytes {page.end}:\n")
@@ -153,14 +160,14 @@ _LONGEST = 500
 
 def grep_artifact(
     id: ArtifactId,
-    pattern: Annotated[str, typer.Argument(metavar="PATTERN", help="A regular expression, as Python writes them.")],
-    ignore_case: Annotated[bool, typer.Option("-i", "--ignore-case", help="Take no notice of case.")] = False,
+    pattern: Annotated[str, typer.Argument(metavar="PATTERN", help="Python regular expression.")],
+    ignore_case: Annotated[bool, typer.Option("-i", "--ignore-case", help="Ignore case.")] = False,
     max_count: Annotated[int, typer.Option("--max-count", metavar="N", help="Maximum number of matches.")] = 100,
     artifacts: ArtifactPlace = None,
     tenant: Tenant = "",
     as_json: AsJson = False,
 ) -> int:
-    """Show the lines of an artifact that match a pattern. Exits with 1 where none does."""
+    """Show the lines of an artifact that match a pattern. Exits with 1 if no line does."""
     matches = kept_in(artifacts).grep(id, pattern, most=max_count, ignore_case=ignore_case, tenant=tenant)
     if as_json:
         show_document(json.dumps(asdict(matches), ensure_ascii=False))
@@ -173,8 +180,8 @@ def grep_artifact(
 
 def save_artifact(
     id: ArtifactId,
-    path: Annotated[Path, typer.Argument(metavar="PATH", help="A file to make, or a folder to put it into.")],
-    replace: Annotated[bool, typer.Option("--replace", help="Replace a file that is there.")] = False,
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="File to create, or folder to put it into.")],
+    replace: Annotated[bool, typer.Option("--replace", help="Replace an existing file.")] = False,
     artifacts: ArtifactPlace = None,
     tenant: Tenant = "",
     as_json: AsJson = False,
@@ -190,7 +197,7 @@ def save_artifact(
 
 
 def refuse_unusable(folder: Path) -> None:
-    """Create the folder. Raise `SpecError` if no file can be created in it."""
+    """Create the folder; raise `SpecError` if no file can be created in it."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with TemporaryFile(dir=folder):
@@ -204,7 +211,7 @@ def refuse_unusable(folder: Path) -> None:
 
 
 def save_all(outcome: Outcome, kept: Artifacts, folder: Path, *, tenant: str, replace: bool) -> tuple[Outcome, int]:
-    """Save every artifact of the outcome. Return the outcome, with a warning for each failure, and the exit code."""
+    """Save every artifact of the call; return the outcome with a warning for each failure, and the exit code."""
     names: set[str] = set()
     errors: dict[str, SandboxError] = {}
     for artifact in outcome.artifacts:
@@ -221,7 +228,7 @@ def save_all(outcome: Outcome, kept: Artifacts, folder: Path, *, tenant: str, re
 
 
 def _was_not_kept(outcome: Outcome) -> bool:
-    """Return True if the store lacks a file or an output of the call that is not shown completely."""
+    """Return whether the store lacks a file of the call, or the full text of an output that was cut."""
     outputs = (outcome.stdout, outcome.stderr, outcome.shaped_value)
     return any(file.is_lost for file in outcome.refused) or any(
         output.truncated and output.artifact is None for output in outputs
@@ -229,7 +236,7 @@ def _was_not_kept(outcome: Outcome) -> bool:
 
 
 def _own_name(artifact: Artifact, taken: set[str]) -> str:
-    """Return the artifact's name, with its id if a file of the tool has the name of a kept output."""
+    """Return a unique name: a tool's own file may have the name of a kept output."""
     name = artifact.name
     if name in taken:
         stem, dot, suffix = name.rpartition(".")
@@ -239,7 +246,7 @@ def _own_name(artifact: Artifact, taken: set[str]) -> str:
 
 
 def _place(path: str, folder: Path) -> Path:
-    """Return the place of the file, below folders that are no links."""
+    """Create the parent folders, none of which may be a link, and return the file's path."""
     *parents, name = path.split("/")
     try:
         for parent in parents:

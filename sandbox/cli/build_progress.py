@@ -1,10 +1,9 @@
-"""The progress of building an environment, shown on stderr.
+"""Progress of an environment's build, shown on stderr.
 
-A terminal shows a few lines that stay in place, one for each stage, and that disappear at the end, so that the
-command's own messages stand alone. Any other stderr gets one plain line when a stage begins. If nothing is built, this
-module shows nothing and does not import rich.
+On a terminal, a few lines stay in place, one per stage, and disappear when the build ends. Elsewhere each stage prints
+one plain line when it begins. Without a build nothing is shown and rich is not imported.
 
-Events come from the engine's threads, several at once. The events only update the state; rich's own thread draws.
+Events come from several threads of the engine at once. Each event only records its state; rich's own thread draws.
 """
 
 from __future__ import annotations
@@ -18,8 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from sandbox.cli.terminal import glyph, is_terminal, tell
-from sandbox.cli.text import one_line, rounded_bytes, rounded_seconds
+from sandbox.cli.terminal import glyph, is_terminal, one_line, rounded_bytes, rounded_seconds, tell
 from sandbox.environments.progress import OnProgress, Progress, Stage, ignore_progress
 
 if TYPE_CHECKING:
@@ -57,7 +55,7 @@ _FRAMES_PER_S: Final = 12
 
 @contextmanager
 def build_progress(*, is_shown: bool) -> Iterator[OnProgress]:
-    """Yield the `on_progress` of an engine, and clear the terminal at the end."""
+    """Yield the `on_progress` callback for an engine; the terminal is clean again at the end of the block."""
     if not is_shown:
         yield ignore_progress
     elif not is_terminal(sys.stderr) or os.environ.get("TERM", "dumb") == "dumb":
@@ -71,68 +69,68 @@ def build_progress(*, is_shown: bool) -> Iterator[OnProgress]:
 
 
 class _Lines:
-    """Print one line for each stage, when it begins, and for each warning."""
+    """Print one line when a stage begins, and one for each warning."""
 
     def __init__(self) -> None:
-        self._shown: set[Stage] = set()
+        self._told: set[Stage] = set()
         self._warn = Warnings()
 
     def __call__(self, event: Progress) -> None:
         if event.stage == "warn":
             self._warn(event)
             return
-        if event.stage == "ready" or event.stage in self._shown:
+        if event.stage == "ready" or event.stage in self._told:
             return
-        self._shown.add(event.stage)
+        self._told.add(event.stage)
         detail = "wheels" if event.stage == "download" else one_line(event.text, most=100)
         tell(f"{_DOING[event.stage]} {detail}\n")
 
 
 class Warnings:
-    """Print each warning once, and no stages."""
+    """Print one line for each distinct warning, and nothing about stages."""
 
     def __init__(self) -> None:
-        self._shown: set[str] = set()
+        self._told: set[str] = set()
 
     def __call__(self, event: Progress) -> None:
-        if event.stage == "warn" and event.text not in self._shown:
-            self._shown.add(event.text)
+        if event.stage == "warn" and event.text not in self._told:
+            self._told.add(event.text)
             tell(f"warning: {one_line(event.text)}\n")
 
 
 @dataclass(slots=True)
 class Step:
-    """A stage and its progress."""
+    """The state of one stage."""
 
     stage: Stage
     began: float
     ended: float | None = None
     text: str = ""
     parts: dict[str, tuple[int, int | None]] = field(default_factory=dict)
-    """Amounts done and in total: of each wheel in a download, of the whole in other stages."""
+    """Done and total for each part: each wheel of a download, or the whole of any other stage."""
 
     def note(self, event: Progress) -> None:
-        """Update the step from an event."""
+        """Record one event of this stage."""
         is_split = self.stage == "download"
         if is_split or not self.text or event.total is None:
             self.text = one_line(event.text, most=_LONGEST_DETAIL)
-        # a new dictionary, because rich's thread may read the old one
+        # Replaced, never changed in place: the drawing thread reads it meanwhile.
         self.parts = {**self.parts, (event.text if is_split else ""): (event.done, event.total)}
 
     @property
     def done(self) -> int:
-        """Return the amount done."""
+        """Return the sum of all parts that are done."""
         return sum(done for done, _ in self.parts.values())
 
     @property
     def total(self) -> int | None:
-        """Return the total, or None if a part's total is unknown or the sum is zero."""
+        """Return the total if every part has one, otherwise None."""
         totals = [total for _, total in self.parts.values()]
         return sum(total or 0 for total in totals) or None if None not in totals else None
 
     @property
     def detail(self) -> str:
-        """Return the subject of the step in a few words."""
+        """Return a few words on the subject of this stage."""
         if self.stage != "download":
             return self.text
         under_way = [name for name, (done, total) in self.parts.items() if done != total]
@@ -153,12 +151,12 @@ class Step:
 
     @property
     def elapsed(self) -> float:
-        """Return the duration of the step until now, or until its end."""
+        """Return the seconds that the stage has taken so far."""
         return (self.ended or time.monotonic()) - self.began
 
 
 class Display:
-    """The lines on a terminal. Any thread may call the display, which appears with the first event."""
+    """The lines on a terminal. Any thread may call its methods; the first event makes it visible."""
 
     def __init__(self) -> None:
         self._steps: tuple[Step, ...] = ()
@@ -181,7 +179,7 @@ class Display:
                 self._live = self._opened()
 
     def end(self) -> None:
-        """Remove the lines. Warnings stay."""
+        """Remove the lines; warnings stay."""
         with self._guard:
             live, self._live = self._live, None
             self._steps = ()
@@ -192,7 +190,7 @@ class Display:
             self._warnings = ()
 
     def _step_of(self, stage: Stage) -> Step:
-        """Return the step of this stage. A new step ends the earlier ones, and a repeated stage starts again."""
+        """Return the step of this stage; end the steps before it, and restart a step that comes again."""
         now = time.monotonic()
         if self._steps and self._steps[-1].stage == stage:
             return self._steps[-1]
@@ -221,7 +219,7 @@ class Display:
 
 
 def drawn(steps: Sequence[Step], *, spinner: Spinner, width: int) -> Table:
-    """Draw one line for each step: mark, action, subject, progress, duration. Columns keep their places."""
+    """Draw one line per step: mark, stage, subject, progress and time, in fixed columns."""
     from rich.table import Table
 
     is_wide = width >= _WIDE_ENOUGH
@@ -258,5 +256,5 @@ def _cells(step: Step, spinner: Spinner) -> Iterator[RenderableType]:
 
 
 def _whole_seconds(seconds: float) -> str:
-    """Return the duration in whole seconds, or an empty text in the first second."""
+    """Return the time in whole seconds, and nothing below one second."""
     return rounded_seconds(seconds) if seconds >= _A_MINUTE_S else f"{seconds:.0f} s" if seconds >= 1 else ""

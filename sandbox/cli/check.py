@@ -1,7 +1,7 @@
-"""`sandbox check` and `sandbox schema`: the problems of a tool's source, each with its line and a caret, and its
-schema.
+"""`sandbox check` and `sandbox schema`. Neither executes anything of the source.
 
-`check` exits with 2 if a problem is an error, and with 0 if there are only warnings. No code of the source runs.
+`check` shows every problem of a tool's source with its line and a caret below it. Its exit code is 2 if a problem is an
+error, 0 if there are at most warnings.
 """
 
 from __future__ import annotations
@@ -14,21 +14,20 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sandbox.cli.options import AsJson
-from sandbox.cli.terminal import glyph, is_terminal, painted, show, show_document, tell
-from sandbox.cli.text import one_line, visible
+from sandbox.cli.terminal import glyph, is_terminal, one_line, painted, show, show_document, tell, visible
 
 if TYPE_CHECKING:
     from sandbox.tools.check import CheckReport
     from sandbox.tools.problems import SourceProblem
 
-ToolFile = Annotated[Path, typer.Argument(metavar="FILE", help="The tool: a Python file.")]
-Entry = Annotated[str | None, typer.Option("--entry", metavar="NAME", help="What to call, where there are several.")]
+ToolFile = Annotated[Path, typer.Argument(metavar="FILE", help="Python file of the tool.")]
+Entry = Annotated[str | None, typer.Option("--entry", metavar="NAME", help="Function to use if the file has several.")]
 _WIDTH = 100
 _BEFORE_CARET = 60
 
 
 def check(file: ToolFile, *, entry: Entry = None, as_json: AsJson = False) -> int:
-    """Check a tool's source: all its problems at once, and what it can be called as."""
+    """Check a tool's source and show all its problems at once."""
     from sandbox.client.client import Sandbox
 
     with Sandbox() as box:
@@ -47,7 +46,7 @@ def _page(report: CheckReport, file: Path) -> str:
 
 
 def _lines(file: Path) -> list[str]:
-    """Return the lines of the source, as far as the source is text."""
+    """Return the lines of the source, or none if it cannot be decoded."""
     from sandbox.errors import SourceError
     from sandbox.tools.syntax.decoding import decode_source
 
@@ -70,7 +69,7 @@ def _problem(problem: SourceProblem, file: Path, lines: list[str]) -> str:
 
 
 def _picture(problem: SourceProblem, lines: list[str]) -> str:
-    """Return the line, or a part around the column, with a caret below."""
+    """Return the faulty line, or the part around the fault, with a caret below."""
     from sandbox.tools.safe_text import caret_picture
 
     if problem.line is None or problem.column is None or not 1 <= problem.line <= len(lines):
@@ -102,14 +101,14 @@ def schema(
         typer.Option(
             "--format",
             metavar="NAME",
-            help="openai, openai-responses, anthropic, mcp or json; by default name, description and parameters.",
+            help="openai, openai-responses, anthropic, mcp or json.",
         ),
     ] = None,
-    strict: Annotated[bool, typer.Option("--strict", help="Every property required, every object closed.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Require every property and close every object.")] = False,
     entry: Entry = None,
     as_json: AsJson = False,
 ) -> int:
-    """Show the schema that models are given of a tool."""
+    """Show the schema of a tool that models receive."""
     from sandbox.client.client import Sandbox
 
     with Sandbox() as box:

@@ -1,14 +1,17 @@
-"""`sandbox doctor`: report what this host can enforce, measured by running real calls.
+"""`sandbox doctor`: the capabilities of this host, measured by real calls.
 
-The report says which isolation layers surround a call that requires none, which shipped policies run here, and whether
-each limit holds: see `sandbox.doctor`. The exit code is 0 if the `default` policy runs here, and 5 if not. `--attack`
-runs attacks instead and checks that the isolation withstands them.
+The report shows the isolation around a call that demanded none, the shipped policies that run here, and whether each
+limit has an effect. The exit code is 0 if the `default` policy runs on this host and 5 if not. `--attack` runs the
+shipped attacks instead and shows whether the isolation holds.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from sandbox.cli.tables import Cell, ConsolePage
+    from sandbox.client.client import AsyncSandbox
     from sandbox.doctor import Checkup
     from sandbox.doctor.attacks import Attack, AttackFinding
     from sandbox.doctor.report import LimitTried, PolicyTried, WallFound
@@ -32,22 +36,20 @@ _DEFAULT: Final = "default"
 def doctor(
     *,
     backend: Backend = None,
-    attack: Annotated[
-        bool, typer.Option("--attack", help="Attack the walls instead, and see which of them hold.")
-    ] = False,
+    attack: Annotated[bool, typer.Option("--attack", help="Run the shipped attacks and show which are held.")] = False,
     policy: Annotated[
-        str | None, typer.Option("--policy", metavar="NAME|FILE", help="With --attack: the policy under attack.")
+        str | None, typer.Option("--policy", metavar="NAME|FILE", help="With --attack: policy under attack.")
     ] = None,
     as_json: AsJson = False,
 ) -> int:
-    """See which walls, limits and policies this host has.
+    """Show which isolation, limits and policies this host offers.
 
     Runs real calls. Exits with 0 when the default policy runs on this host, and with 5 when it does not; with --attack,
-    0 when every wall held and 5 when one did not.
+    0 when every attack was held and 5 when one was not.
     """
     import asyncio
 
-    from sandbox.cli.exit_codes import UNAVAILABLE
+    from sandbox.cli.app import UNAVAILABLE
 
     if attack:
         return attack_host(backend, policy or _DEFAULT, as_json=as_json)
@@ -102,7 +104,7 @@ def _conclusion(checkup: Checkup) -> str:
 
 def _wall_row(name: str, wall: WallFound, *, matters: bool) -> list[Cell]:
     from sandbox.cli.tables import Cell, arrow, mark
-    from sandbox.cli.text import with_note
+    from sandbox.cli.terminal import with_note
 
     remedy = "" if wall.in_force else arrow(wall.remedy)
     found = Cell(with_note(wall.measured_by, wall.detail))
@@ -120,7 +122,7 @@ def _policy_row(name: str, tried: PolicyTried) -> list[Cell]:
 
 def _limit_row(name: str, tried: LimitTried) -> list[Cell]:
     from sandbox.cli.tables import Cell, mark
-    from sandbox.cli.text import limit_figure, one_line, with_note
+    from sandbox.cli.terminal import limit_figure, one_line, with_note
 
     told = one_line(tried.message, most=100)
     return [
@@ -134,7 +136,7 @@ def _limit_row(name: str, tried: LimitTried) -> list[Cell]:
 
 @dataclass(frozen=True, slots=True)
 class Siege:
-    """The results of all attacks, and the kind of isolation that was attacked."""
+    """The results of all attacks and the isolation they were tried against."""
 
     policy: Policy
     receipt: Receipt
@@ -142,15 +144,15 @@ class Siege:
 
     @property
     def lost(self) -> list[str]:
-        """Return the attacks that succeeded."""
+        """Return the attacks that the isolation did not hold."""
         return [finding.attack.name for finding in self.findings if not finding.held]
 
 
 def attack_host(backend: str | None, policy: str, *, as_json: bool) -> int:
-    """Run every attack and show the results. Return 0 if the isolation withstood all, else 5."""
+    """Run every attack and show the results; return 0 if all were held, 5 otherwise."""
     import asyncio
 
-    from sandbox.cli.exit_codes import UNAVAILABLE
+    from sandbox.cli.app import UNAVAILABLE
 
     siege = asyncio.run(_besiege(backend, policy))
     if as_json:
@@ -161,13 +163,12 @@ def attack_host(backend: str | None, policy: str, *, as_json: bool) -> int:
 
 
 async def _besiege(backend: str | None, name: str) -> Siege:
-    from sandbox.cli.temporary_sandbox import forgetful_sandbox
     from sandbox.doctor.attacks import attack_all
     from sandbox.errors import BackendUnavailable
     from sandbox.policy import load
 
     policy = load(name)
-    async with forgetful_sandbox(backend) as engine:
+    async with temporary_sandbox(backend) as engine:
         outcome = await engine.run("def probe():\n    return True\n", policy=policy)
         if outcome.receipt is None:
             raise BackendUnavailable("no box can be opened here")
@@ -209,7 +210,7 @@ def _report_page(siege: Siege) -> ConsolePage:
 
 def _row(finding: AttackFinding) -> list[Cell]:
     from sandbox.cli.tables import Cell, mark
-    from sandbox.cli.text import one_line
+    from sandbox.cli.terminal import one_line
 
     attack = finding.attack
     return [mark(finding.held), Cell(attack.name), Cell(attack.tries), Cell(one_line(finding.how, most=400))]
@@ -220,9 +221,7 @@ def _report_conclusion(siege: Siege) -> str:
     skipped = [attack.name for attack in _not_asked(siege)]
     unasked = f" Not tried, because the policy permits it: {', '.join(skipped)}." if skipped else ""
     if siege.lost:
-        return (
-            f"{len(siege.lost)} of {asked} attacks got through or were inconclusive: {', '.join(siege.lost)}.{unasked}"
-        )
+        return f"{len(siege.lost)} of {asked} attacks got through or gave no result: {', '.join(siege.lost)}.{unasked}"
     return f"All {asked} attacks were held.{unasked}"
 
 
@@ -230,3 +229,13 @@ def _not_asked(siege: Siege) -> Sequence[Attack]:
     from sandbox.doctor.attacks import ATTACKS
 
     return [attack for attack in ATTACKS if not attack.is_asked(siege.policy)]
+
+
+@asynccontextmanager
+async def temporary_sandbox(backend: str | None) -> AsyncIterator[AsyncSandbox]:
+    """Yield a sandbox that deletes what its calls leave."""
+    from sandbox.client.client import AsyncSandbox
+
+    with TemporaryDirectory(prefix="sandbox-") as folder:
+        async with AsyncSandbox(backend=backend, artifact_store=folder) as box:
+            yield box

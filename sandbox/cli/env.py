@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from sandbox.cli.tables import ConsolePage
     from sandbox.environments.store.store import PruneReport, StoredEnvironment, VerifyReport
 
-KeyStart = Annotated[str, typer.Argument(metavar="KEY", help="An environment's key, or the beginning of one.")]
+KeyStart = Annotated[str, typer.Argument(metavar="KEY", help="Environment key or key prefix.")]
 SHOWN_OF_A_KEY: Final = 12
 _LONGEST_LIST: Final = 60
 
 
 def list_environments(store: StorePlace = None, as_json: AsJson = False) -> int:
-    """List the environments in the store, the last used first."""
+    """List the environments in the store, last used first."""
     from sandbox.environments.store.store import Store
 
     there = Store(store)
@@ -37,7 +37,7 @@ def list_environments(store: StorePlace = None, as_json: AsJson = False) -> int:
 
 
 def show_environment(key: KeyStart, store: StorePlace = None, as_json: AsJson = False) -> int:
-    """Show what an environment was made from, and by what."""
+    """Show the lock, packages and origin of an environment."""
     from sandbox.environments.store.store import Store
 
     environment = Store(store).show(key)
@@ -72,7 +72,7 @@ def _moment(seconds: float) -> str:
 
 def _list_page(found: Sequence[StoredEnvironment], root: str) -> ConsolePage:
     from sandbox.cli.tables import Cell, ConsolePage
-    from sandbox.cli.text import one_line, rounded_age, rounded_bytes
+    from sandbox.cli.terminal import one_line, rounded_age, rounded_bytes
 
     page, now = ConsolePage(), time.time()
     if not found:
@@ -97,7 +97,7 @@ def _list_page(found: Sequence[StoredEnvironment], root: str) -> ConsolePage:
 
 def _environment_page(environment: StoredEnvironment) -> ConsolePage:
     from sandbox.cli.tables import Cell, ConsolePage
-    from sandbox.cli.text import rounded_age, rounded_bytes
+    from sandbox.cli.terminal import rounded_age, rounded_bytes
 
     manifest, page = environment.manifest, ConsolePage()
     page.title(environment.key)
@@ -133,14 +133,14 @@ _MOST_NAMED: Final = 50
 
 def verify_environments(
     keys: Annotated[
-        list[str] | None, typer.Argument(metavar="KEY", help="Which ones, by key or its beginning; else all.")
+        list[str] | None, typer.Argument(metavar="KEY", help="Environments by key or key prefix; default: all.")
     ] = None,
     store: StorePlace = None,
     as_json: AsJson = False,
 ) -> int:
-    """Read every file of environments again, and look at their modes and folders.
+    """Read every file of environments again and check modes and folders.
 
-    Exits with 4 if anything differs from what was built, or if what is in the store is not whole.
+    Exits with 4 if anything differs from the build, or if the store is incomplete.
     """
     from sandbox.environments.store.store import Store
 
@@ -173,9 +173,9 @@ def _page(reports: Sequence[VerifyReport]) -> ConsolePage:
     page.table(["", "key", "found"], rows, whole=2)
     if not all(report.is_intact for report in reports):
         page.line("")
-        page.line("Find out who could write to the store. A build replaces what `sandbox env prune KEY` removes.")
+        page.line("Find out who could write to the store. `sandbox env prune KEY` removes an environment.")
     if not all(report.is_whole for report in reports):
-        page.line("No call uses incomplete parts; the engine builds them again when it needs them.")
+        page.line("Incomplete environments are never used; the next build replaces them.")
     return page
 
 
@@ -199,25 +199,25 @@ Quantity = TypeVar("Quantity")
 def prune_environments(
     keys: Annotated[
         list[str] | None,
-        typer.Argument(metavar="KEY", help="These, by key or its beginning, whenever they were used last."),
+        typer.Argument(metavar="KEY", help="Environments by key or key prefix, regardless of age."),
     ] = None,
     *,
     older_than: Annotated[
         str | None,
-        typer.Option("--older-than", metavar="TIME", help="Environments not used for that long: 30d, 12h; 0s is all."),
+        typer.Option("--older-than", metavar="TIME", help="Environments unused for this long: 30d, 12h; 0s is all."),
     ] = None,
     max_size: Annotated[
         str | None,
-        typer.Option("--max-size", metavar="SIZE", help="The least recently used, until the rest fits: 5GiB."),
+        typer.Option("--max-size", metavar="SIZE", help="Least recently used ones until the rest fits: 5GiB."),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would be removed.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be removed.")] = False,
     store: StorePlace = None,
     as_json: AsJson = False,
 ) -> int:
-    """Remove environments by key, age or total size.
+    """Remove environments by key, by age, or until the store fits a size.
 
-    Files that no environment needs are removed too. Imported bundles are removed by age and size only. Environments in
-    use always stay.
+    Packages that no environment needs any more are removed too. Imported bundles go by age and size like environments.
+    Environments in use stay.
     """
     from sandbox.environments.store.store import Store
     from sandbox.errors import SpecError
@@ -253,7 +253,7 @@ def _read(option: str, text: str | None, parse: Callable[[object], Quantity]) ->
 def _prune_page(report: PruneReport) -> ConsolePage:
     from sandbox.cli.env_build import counted
     from sandbox.cli.tables import Cell, ConsolePage
-    from sandbox.cli.text import rounded_bytes
+    from sandbox.cli.terminal import rounded_bytes
 
     page = ConsolePage()
     fates = dict.fromkeys(report.environments, "would be removed" if report.dry_run else "removed")
@@ -269,5 +269,5 @@ def _prune_page(report: PruneReport) -> ConsolePage:
     page.line(f"{verb} {', '.join(gone)}: {rounded_bytes(report.bytes_freed)}" if gone else "nothing to remove")
     page.line(f"{rounded_bytes(report.bytes_left)} are left", style="dim")
     if report.is_somebody_building:
-        page.line("A build is running: package trees and wheels stay until no build runs.", style="yellow")
+        page.line("A build is running: package trees and wheels stay until it ends.", style="yellow")
     return page

@@ -1,4 +1,4 @@
-"""`sandbox env build`: have an environment in the store before a tool needs it."""
+"""`sandbox env lock` and `sandbox env build`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def build_environment(  # noqa: PLR0913  (each option is a parameter)
     *,
     file: ToolFile = None,
     lock: Annotated[
-        Path | None, typer.Option("--lock", metavar="FILE", help="Build exactly what `env lock -o FILE` came to.")
+        Path | None, typer.Option("--lock", metavar="FILE", help="Lock file to build exactly, from `env lock -o FILE`.")
     ] = None,
     python: PythonVersions = None,
     policy: PolicyName = "default",
@@ -36,7 +36,7 @@ def build_environment(  # noqa: PLR0913  (each option is a parameter)
     store: StorePlace = None,
     as_json: AsJson = False,
 ) -> int:
-    """Build an environment, unless it is in the store already."""
+    """Build an environment unless the store has it."""
     from sandbox.cli.build_progress import build_progress
     from sandbox.client.client import Sandbox
 
@@ -63,7 +63,7 @@ def build_environment(  # noqa: PLR0913  (each option is a parameter)
 
 
 def _noting(warnings: list[str], tell: OnProgress, event: Progress) -> None:
-    """Keep warnings, and pass every event on."""
+    """Collect warnings and pass every event on."""
     if event.stage == "warn" and event.text not in warnings:
         warnings.append(event.text)
     tell(event)
@@ -72,7 +72,7 @@ def _noting(warnings: list[str], tell: OnProgress, event: Progress) -> None:
 def _read_lock(path: Path, requirements: list[str] | None) -> Lock:
     from pydantic import ValidationError
 
-    from sandbox.cli.inputs import read_file
+    from sandbox.cli.options import read_file
     from sandbox.environments.lock import Lock
     from sandbox.errors import SpecError
 
@@ -111,7 +111,7 @@ def _facts(environment: Environment, store: Path | None, *, seconds: float) -> d
 
 def _show(facts: dict[str, Any]) -> None:
     from sandbox.cli.tables import ConsolePage
-    from sandbox.cli.text import rounded_bytes, rounded_seconds
+    from sandbox.cli.terminal import rounded_bytes, rounded_seconds
 
     page = ConsolePage()
     if facts["folder"] is None:
@@ -131,14 +131,12 @@ def _show(facts: dict[str, Any]) -> None:
 
 
 _STDOUT: Final = Path("-")
-Requirements = Annotated[
-    list[str] | None, typer.Argument(metavar="REQ", help="What is required, such as requests==2.32.3.")
-]
+Requirements = Annotated[list[str] | None, typer.Argument(metavar="REQ", help="Requirement, such as requests==2.32.3.")]
 ToolFile = Annotated[
-    Path | None, typer.Option("--file", metavar="TOOL.py", help="A tool, whose own requirements are taken too.")
+    Path | None, typer.Option("--file", metavar="TOOL.py", help="Tool whose requirements are included.")
 ]
 PythonVersions = Annotated[
-    str | None, typer.Option("--python", metavar="VERSIONS", help='For which Python, such as ">=3.9,<3.13".')
+    str | None, typer.Option("--python", metavar="VERSIONS", help='Python versions, such as ">=3.9,<3.13".')
 ]
 
 
@@ -148,23 +146,19 @@ def lock_environment(  # noqa: PLR0913  (each option is a parameter)
     file: ToolFile = None,
     python: PythonVersions = None,
     policy: PolicyName = "default",
-    refresh: Annotated[
-        bool, typer.Option("--refresh", help="Ask the indexes again, also for what was resolved before.")
-    ] = False,
+    refresh: Annotated[bool, typer.Option("--refresh", help="Resolve again even if the answer is cached.")] = False,
     offline: Offline = False,
     output: Annotated[
         Path | None,
-        typer.Option(
-            "-o", "--output", metavar="FILE", help="Write the lock there, for `env build --lock`; - is stdout."
-        ),
+        typer.Option("-o", "--output", metavar="FILE", help="File for the lock (see `env build --lock`); - is stdout."),
     ] = None,
     backend: Backend = None,
     store: StorePlace = None,
     as_json: AsJson = False,
 ) -> int:
-    """Resolve requirements to exact wheels, each with its SHA-256."""
+    """Resolve requirements to exact wheels, each with its SHA-256. Installs nothing."""
     from sandbox.cli.build_progress import Warnings, build_progress
-    from sandbox.cli.inputs import write_file
+    from sandbox.cli.options import write_file
     from sandbox.client.client import Sandbox
 
     fields = asked(requirements, file=file, python=python)
@@ -175,7 +169,7 @@ def lock_environment(  # noqa: PLR0913  (each option is a parameter)
             policy=policy,
             store=store,
             offline=offline,
-            on_progress=Warnings() if as_json else on_progress,  # a lock has no field for them
+            on_progress=Warnings() if as_json else on_progress,  # the lock format has no field for them
         ) as box,
     ):
         lock = box.lock(file, refresh=refresh, **fields)
@@ -191,7 +185,7 @@ def lock_environment(  # noqa: PLR0913  (each option is a parameter)
 
 
 def asked(requirements: list[str] | None, *, file: Path | None, python: str | None) -> dict[str, Any]:
-    """Return the fields of a request from the command line, which must not be empty."""
+    """Return the fields that the command line gives; raise `SpecError` if it names nothing to install."""
     from sandbox.errors import SpecError
 
     if not requirements and file is None:
@@ -201,7 +195,7 @@ def asked(requirements: list[str] | None, *, file: Path | None, python: str | No
 
 def _page(lock: Lock) -> ConsolePage:
     from sandbox.cli.tables import ConsolePage
-    from sandbox.cli.text import rounded_bytes
+    from sandbox.cli.terminal import rounded_bytes
 
     page = ConsolePage()
     left_out = requirements_left_out(lock)
@@ -228,7 +222,7 @@ def _tell_left_out(page: ConsolePage, requirements: tuple[str, ...]) -> None:
 
 
 def requirements_left_out(lock: Lock) -> tuple[str, ...]:
-    """Return the requirements that do not apply to the lock's interpreter, and so are not in the lock."""
+    """Return the requirements whose markers exclude the lock's interpreter."""
     from packaging.requirements import Requirement
     from packaging.utils import canonicalize_name
 
@@ -247,12 +241,12 @@ def requirements_left_out(lock: Lock) -> tuple[str, ...]:
 
 def _row(package: LockedPackage) -> list[Cell]:
     from sandbox.cli.tables import Cell
-    from sandbox.cli.text import rounded_bytes
+    from sandbox.cli.terminal import rounded_bytes
 
     size = rounded_bytes(package.size) if package.size is not None else ""
     return [Cell(package.name, "bold"), Cell(package.version), Cell(package.wheel, "dim"), Cell(size)]
 
 
 def counted(count: int, noun: str) -> str:
-    """Return a number with its noun: `1 package`, `2 packages`."""
+    """Return `1 package` or `2 packages`."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

@@ -1,4 +1,4 @@
-"""`sandbox env export` and `sandbox env import`: an environment in one file, for machines without a network."""
+"""`sandbox env export` and `sandbox env import`: one file per environment, for machines without a network."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ _WITH: Final = {"ed25519": "with the private key of the pair", "hmac": "with the
 
 def export_environment(
     key: KeyStart,
-    target: Annotated[Path, typer.Argument(metavar="FILE", help="Where it is written; may replace a plain file.")],
+    target: Annotated[Path, typer.Argument(metavar="FILE", help="Bundle to write; replaces an existing file.")],
     tool: Annotated[
-        Path | None, typer.Option("--tool", metavar="FILE", help="A tool's file, which goes along.")
+        Path | None, typer.Option("--tool", metavar="FILE", help="Tool file to include in the bundle.")
     ] = None,
     signing_key: Annotated[
         Path | None,
-        typer.Option("--key", metavar="FILE", help="Sign it: a private Ed25519 key, or a secret that both sides have."),
+        typer.Option("--key", metavar="FILE", help="Signing key: a private Ed25519 key or a shared secret."),
     ] = None,
     store: StorePlace = None,
     as_json: AsJson = False,
 ) -> int:
-    """Write an environment, and a tool if you like, into one file.
+    """Write an environment, and optionally a tool, into one file.
 
-    The file holds the lock and its wheels, from which another machine builds the environment.
+    The bundle holds the lock and its wheels. The import builds the environment from them again.
     """
-    from sandbox.cli.inputs import read_file
+    from sandbox.cli.options import read_file
     from sandbox.environments.bundles.exporting import export_bundle
     from sandbox.environments.bundles.signing import read_signing_key
     from sandbox.environments.store.store import Store
@@ -62,29 +62,27 @@ def export_environment(
     }
     unsigned = "no; compare its digest where you import it, or export with --key"
     signed = unsigned if report.signature is None else _WITH[report.signature]
-    _show(facts, {"tool": "goes along" if report.has_tool else "none", "signed": signed}, as_json=as_json)
+    _show(facts, {"tool": "included" if report.has_tool else "none", "signed": signed}, as_json=as_json)
     return 0
 
 
 def import_environment(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A bundle, from `sandbox env export`.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Bundle from `sandbox env export`.")],
     tool: Annotated[
-        Path | None, typer.Option("--tool", metavar="FILE", help="Where to write the tool that came along.")
+        Path | None, typer.Option("--tool", metavar="FILE", help="File to write the included tool to.")
     ] = None,
     signing_key: Annotated[
         Path | None,
-        typer.Option(
-            "--key", metavar="FILE", help="Take only what was signed with it: the public key of a pair, or a secret."
-        ),
+        typer.Option("--key", metavar="FILE", help="Require a signature by this public key or secret."),
     ] = None,
     store: StorePlace = None,
     as_json: AsJson = False,
 ) -> int:
-    """Take a bundle into the store, for use with --offline.
+    """Import a bundle into the store, for use with --offline.
 
-    The bundle's requirements, on the same kind of interpreter, then work without a network.
+    Afterwards the same requirements on the same kind of interpreter work without a network.
     """
-    from sandbox.cli.inputs import write_file
+    from sandbox.cli.options import write_file
     from sandbox.environments.bundles.importing import import_bundle
     from sandbox.environments.bundles.signing import read_key
     from sandbox.environments.store.store import Store
@@ -107,36 +105,36 @@ def import_environment(
         "signature": report.signature,
         "is_signature_checked": report.is_signature_checked,
     }
-    _show(facts, _describe(report, tool), as_json=as_json)
+    _show(facts, _import_facts(report, tool), as_json=as_json)
     return 0
 
 
-def _describe(report: ImportReport, tool: Path | None) -> dict[str, str]:
-    """Describe the import for people."""
+def _import_facts(report: ImportReport, tool: Path | None) -> dict[str, str]:
+    """Return the facts that people read."""
     from sandbox.environments.interpreters.host import own_interpreter
 
     own = own_interpreter().tag
-    kept = f"written to {tool}" if tool else "came along; --tool FILE writes it"
+    kept = f"written to {tool}" if tool else "included; --tool FILE writes it"
     fits = "" if report.lock.interpreter == own else f"; the engine's own is {own}"
     return {
         "required": ", ".join(report.lock.requirements),
         "for": report.lock.interpreter + fits,
         "tool": kept if report.tool is not None else "none",
-        "signed": _describe_signature(report),
+        "signed": _signature_text(report),
     }
 
 
-def _describe_signature(report: ImportReport) -> str:
+def _signature_text(report: ImportReport) -> str:
     if report.signature is None:
         return "no; compare the digest with that of the export"
     if not report.is_signature_checked:
-        return "yes, but nothing was given to check it with; see --key"
+        return "yes, but not checked; see --key"
     return _WITH[report.signature]
 
 
 def _key(path: Path | None, read: Callable[..., AnyKey]) -> AnyKey | None:
-    """Return the key in the file."""
-    from sandbox.cli.inputs import read_file
+    """Read the key file, if there is one."""
+    from sandbox.cli.options import read_file
 
     return None if path is None else read(read_file(path, what="the key", most=_LONGEST_KEY), name=str(path))
 
@@ -147,7 +145,7 @@ def _show(facts: dict[str, Any], told: dict[str, str], *, as_json: bool) -> None
         return
     from sandbox.cli.env_build import counted
     from sandbox.cli.tables import ConsolePage
-    from sandbox.cli.text import rounded_bytes
+    from sandbox.cli.terminal import rounded_bytes
 
     shown = {
         "file": facts["file"],

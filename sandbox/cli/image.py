@@ -1,4 +1,7 @@
-"""`sandbox image`: images of containers, in the daemon that calls use unless the command line names another."""
+"""`sandbox image …`: base images and environment images.
+
+The commands use the Docker daemon that calls use, unless `--docker-host` names another.
+"""
 
 from __future__ import annotations
 
@@ -28,13 +31,13 @@ DockerHost = Annotated[
     typer.Option(
         "--docker-host",
         metavar="URL",
-        help="The Docker daemon to use, instead of the configuration's, or else DOCKER_HOST's.",
+        help="Docker daemon; default: config.toml, then DOCKER_HOST.",
     ),
 ]
 
 
 def connected(docker_host: str | None) -> closing[DockerClient]:
-    """Connect to the daemon for the duration of the block."""
+    """Yield a client of the daemon for the time of a `with` block."""
     from sandbox.backends.container.docker.client import connect
     from sandbox.config import load_configuration
 
@@ -45,14 +48,12 @@ _WAYS = {"present": "was there", "cached": "imported from the files kept", "buil
 
 
 def bootstrap_image(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Which image.")] = "python",
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Base image.")] = "python",
     docker_host: DockerHost = None,
-    fresh: Annotated[
-        bool, typer.Option("--fresh", help="Make it of today's packages, although there is one already.")
-    ] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Rebuild from current packages even if one exists.")] = False,
     as_json: AsJson = False,
 ) -> int:
-    """Make the image that containers start from, unless it is there; that takes a minute, root and debootstrap."""
+    """Build the base image of containers unless the daemon has it; needs root, debootstrap and a minute."""
     from sandbox.images import bootstrap
 
     with connected(docker_host) as client:
@@ -67,7 +68,7 @@ def bootstrap_image(
 
 def _page(done: Bootstrapped) -> ConsolePage:
     from sandbox.cli.tables import ConsolePage
-    from sandbox.cli.text import rounded_bytes, rounded_seconds
+    from sandbox.cli.terminal import rounded_bytes, rounded_seconds
 
     page = ConsolePage()
     page.facts(
@@ -85,15 +86,13 @@ def _page(done: Bootstrapped) -> ConsolePage:
 
 def build_image(  # noqa: PLR0913  (each option is a parameter)
     file: Annotated[
-        Path | None, typer.Argument(metavar="FILE", help="A tool, whose requirements the image is to meet.")
+        Path | None, typer.Argument(metavar="FILE", help="Tool whose requirements the image contains.")
     ] = None,
     *,
     requirements: Annotated[
-        list[str] | None, typer.Option("--with", metavar="REQ", help="What is required, such as requests==2.32.3.")
+        list[str] | None, typer.Option("--with", metavar="REQ", help="Requirement, such as requests==2.32.3.")
     ] = None,
-    key: Annotated[
-        str | None, typer.Option("--key", metavar="KEY", help="An environment that is in the store already.")
-    ] = None,
+    key: Annotated[str | None, typer.Option("--key", metavar="KEY", help="Environment of the store, by key.")] = None,
     python: PythonVersions = None,
     policy: PolicyName = "default",
     offline: Offline = False,
@@ -102,7 +101,7 @@ def build_image(  # noqa: PLR0913  (each option is a parameter)
     docker_host: DockerHost = None,
     as_json: AsJson = False,
 ) -> int:
-    """Make an image of an environment, which is built too if need be, unless the daemon has it."""
+    """Build an environment and its image unless the daemon has it."""
     from sandbox.cli.build_progress import build_progress
     from sandbox.client.client import Sandbox
     from sandbox.errors import SpecError
@@ -116,13 +115,13 @@ def build_image(  # noqa: PLR0913  (each option is a parameter)
     with (
         build_progress(is_shown=not as_json) as on_progress,
         Sandbox(backend=backend, policy=policy, store=store, offline=offline, on_progress=on_progress) as box,
-    ):  # while the engine is open, no other process prunes its environment
+    ):  # an open engine protects the environments that it built from pruning
         return _build(box.build(file, **fields), docker_host, as_json=as_json)
 
 
 @contextmanager
 def _stored(key: str, store: Path | None) -> Iterator[Environment]:
-    """Return the environment with that key, protected from pruning."""
+    """Yield the stored environment and protect it from pruning."""
     from sandbox.environments.model import Environment
     from sandbox.environments.store.store import Store
     from sandbox.errors import EnvironmentUnavailable
@@ -171,7 +170,7 @@ def _build(environment: Environment, docker_host: str | None, *, as_json: bool) 
 
 def _build_page(image: EnvironmentImage, way: str, seconds: float) -> ConsolePage:
     from sandbox.cli.tables import ConsolePage
-    from sandbox.cli.text import rounded_bytes, rounded_seconds
+    from sandbox.cli.terminal import rounded_bytes, rounded_seconds
 
     page = ConsolePage()
     page.facts(
@@ -187,7 +186,7 @@ def _build_page(image: EnvironmentImage, way: str, seconds: float) -> ConsolePag
 
 
 def list_all_images(docker_host: DockerHost = None, as_json: AsJson = False) -> int:
-    """List the images in the daemon: what containers start from, and environments on top of that."""
+    """List the base images and environment images of the daemon."""
     from sandbox.images import list_environment_images, list_images
 
     with connected(docker_host) as client:
@@ -217,7 +216,7 @@ def _list_page(bases: Sequence[BaseImage], environments: Sequence[EnvironmentIma
 
 def _row(image: BaseImage | EnvironmentImage, purpose: str, made_from: str) -> list[Cell]:
     from sandbox.cli.tables import Cell
-    from sandbox.cli.text import rounded_bytes
+    from sandbox.cli.terminal import rounded_bytes
 
     return [
         Cell(image.tag, "bold"),
@@ -231,21 +230,21 @@ def _row(image: BaseImage | EnvironmentImage, purpose: str, made_from: str) -> l
 def prune_images(
     older_than: Annotated[
         str | None,
-        typer.Option("--older-than", metavar="TIME", help="Also environments made that long ago: 30d, 12h; 0s is all."),
+        typer.Option("--older-than", metavar="TIME", help="Also environments older than this: 30d, 12h; 0s is all."),
     ] = None,
     key: Annotated[
-        str | None, typer.Option("--key", metavar="KEY", help="Only those of this environment, or key's beginning.")
+        str | None, typer.Option("--key", metavar="KEY", help="Only images of this environment (key or key prefix).")
     ] = None,
     everything: Annotated[
-        bool, typer.Option("--all", help="Also those still wanted, and the files kept to import them again.")
+        bool, typer.Option("--all", help="Also current images and their cached import files.")
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would be removed.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be removed.")] = False,
     docker_host: DockerHost = None,
     as_json: AsJson = False,
 ) -> int:
-    """Remove images that a newer one has replaced, and environments on a base that has been.
+    """Remove images that a newer one replaced, and environments on a replaced base.
 
-    Images in use, and images that the engine did not make, always stay.
+    Images that a container uses stay, and so do images that Sandbox did not build.
     """
     from sandbox.errors import SpecError
     from sandbox.images import prune, prune_environment_images
@@ -253,7 +252,7 @@ def prune_images(
     if key is not None and (everything or older_than is not None):
         raise SpecError("a key says already which images go", remedy="give --key alone")
     age = None if older_than is None else _age(older_than)
-    with connected(docker_host) as client:  # environments first, because their bases cannot be removed before them
+    with connected(docker_host) as client:  # environments first: a base cannot go before the images on top of it
         report = prune_environment_images(client, older_than_s=age, key=key, everything=everything, dry_run=dry_run)
         if key is None:
             report = _both(report, prune(client, everything=everything, dry_run=dry_run))
@@ -287,7 +286,7 @@ def _both(first: PruneReport, second: PruneReport) -> PruneReport:
 
 def _prune_page(report: PruneReport) -> ConsolePage:
     from sandbox.cli.tables import Cell, ConsolePage
-    from sandbox.cli.text import rounded_bytes
+    from sandbox.cli.terminal import rounded_bytes
 
     page = ConsolePage()
     verb = "would be removed" if report.is_dry_run else "removed"
@@ -302,14 +301,14 @@ def _prune_page(report: PruneReport) -> ConsolePage:
 
 def pull_image(
     reference: Annotated[
-        str, typer.Argument(metavar="IMAGE", help="By digest, as `image push` prints it: REPOSITORY@sha256:…")
+        str, typer.Argument(metavar="IMAGE", help="Pinned reference from `image push`: REPOSITORY@sha256:…")
     ],
     docker_host: DockerHost = None,
     as_json: AsJson = False,
 ) -> int:
-    """Pull an image of ours from a registry, so that it need not be made here."""
+    """Pull an image that another machine pushed."""
     from sandbox.cli.tables import ConsolePage
-    from sandbox.cli.text import rounded_bytes
+    from sandbox.cli.terminal import rounded_bytes
     from sandbox.images import pull
 
     with connected(docker_host) as client:
@@ -324,16 +323,14 @@ def pull_image(
 
 
 def push_image(
-    image: Annotated[
-        str, typer.Argument(metavar="IMAGE", help="Its tag, or the beginning of its environment's key or of its id.")
-    ],
+    image: Annotated[str, typer.Argument(metavar="IMAGE", help="Image tag, or a prefix of its environment key or id.")],
     repository: Annotated[
-        str, typer.Argument(metavar="REPOSITORY", help="Where to, such as registry.example.org/tools/env.")
+        str, typer.Argument(metavar="REPOSITORY", help="Target, such as registry.example.org/tools/env.")
     ],
     docker_host: DockerHost = None,
     as_json: AsJson = False,
 ) -> int:
-    """Push an image to a registry, as whom the daemon's client is logged in there."""
+    """Push an image to a registry, with the Docker client's login."""
     from sandbox.cli.tables import ConsolePage
     from sandbox.images import push
 

@@ -1,8 +1,9 @@
 """An outcome for people: the tool's output, then its value, then the end of the call.
 
-stdout gets the tool's stdout, and then the value: text as it is, a table by rows (in columns on a terminal), an image
-or bytes as a line about them, anything else as JSON, and nothing for None. stderr gets the tool's stderr, then the
-problem of a call that is not ok, and last one line of figures. So a pipe gets the result only, in every case.
+Stdout receives what the tool wrote to its stdout, then the value: text as it is, a table row by row (in columns on a
+terminal), an image or bytes as one descriptive line, anything else as JSON. None prints nothing. Stderr receives what
+the tool wrote to its stderr, the error of a call that is not ok, and one line of figures. A pipe therefore gets the
+result and nothing else.
 """
 
 from __future__ import annotations
@@ -12,8 +13,19 @@ import sys
 from typing import Any, Final
 
 from sandbox.cli.artifact import SHOWN_ID_LENGTH, about
-from sandbox.cli.terminal import glyph, has_colours, is_terminal, painted, show, tell
-from sandbox.cli.text import limit_figure, one_line, rounded_bytes, rounded_seconds, visible
+from sandbox.cli.terminal import (
+    glyph,
+    has_colours,
+    is_terminal,
+    limit_figure,
+    one_line,
+    painted,
+    rounded_bytes,
+    rounded_seconds,
+    show,
+    tell,
+    visible,
+)
 from sandbox.outcome import Json, Outcome, Problem, Status, portable
 
 _WIDEST_LINE: Final = 80
@@ -24,8 +36,10 @@ _MOST_REFUSALS: Final = 5
 
 
 def report_outcome(outcome: Outcome, *, is_output_shown: bool = False, is_value_fitted: bool = False) -> None:
-    """Write the outcome: the tool's output only if it was not streamed, and the value within its budget if that was
-    asked for."""
+    """Print the outcome.
+
+    The tool's output is skipped if it was streamed already. With `is_value_fitted` the value is printed in its budget.
+    """
     if not is_output_shown:
         show(_ended(visible(outcome.stdout.text)))
         tell(_ended(visible(outcome.stderr.text)))
@@ -48,12 +62,12 @@ def report_outcome(outcome: Outcome, *, is_output_shown: bool = False, is_value_
 
 
 def _is_for_eyes(value: Json) -> bool:
-    """Return True for a table, an image or bytes, which people do not read as JSON."""
+    """Return whether the value is a table, an image or bytes, which people do not read as JSON."""
     return isinstance(value, dict) and isinstance(value.get("$type"), str)
 
 
 def _show_fitted(outcome: Outcome) -> None:
-    """Show the value's text within its budget; a complete table is drawn on a terminal."""
+    """Print the shaped text of the value; draw a complete table on a terminal."""
     fitted = outcome.shaped_value
     if fitted.type == "table" and not fitted.truncated and is_terminal(sys.stdout):
         from sandbox.cli.tables import drawn_table, screen_width
@@ -65,7 +79,7 @@ def _show_fitted(outcome: Outcome) -> None:
 
 
 def show_value(value: Json) -> None:
-    """Show the value alone, with colours if it is short and stdout is a terminal."""
+    """Print the value alone, coloured on a terminal if it is short."""
     if value is None:
         return
     if isinstance(value, str):
@@ -77,7 +91,7 @@ def show_value(value: Json) -> None:
 
 
 def value_json(value: Json) -> str:
-    """Return the value's JSON, on one line if it fits, otherwise indented."""
+    """Return the value as JSON, on one line if it fits and otherwise indented."""
     fit = portable(value)
     line = json.dumps(fit, ensure_ascii=False)
     return line if len(line) <= _WIDEST_LINE else json.dumps(fit, ensure_ascii=False, indent=2)
@@ -95,7 +109,7 @@ def _coloured(text: str) -> str:
 
 
 def headline(outcome: Outcome) -> str:
-    """Return the end of a call that is not ok: `exception: ValueError: no such city`."""
+    """Describe the end of a call that is not ok: `exception: ValueError: no such city`."""
     status = outcome.status.value
     if outcome.limit_name and outcome.status is Status.LIMIT:
         status += f" {outcome.limit_name}"
@@ -105,12 +119,12 @@ def headline(outcome: Outcome) -> str:
         return status
     message = visible(outcome.error.message).strip().replace("\n", f"\n{_INDENT}")
     kind = visible(outcome.error.type)
-    is_named = kind.lower() == status or kind in message
-    return ": ".join(part for part in (status, "" if is_named else kind, message) if part)
+    is_told = kind.lower() == status or kind in message
+    return ": ".join(part for part in (status, "" if is_told else kind, message) if part)
 
 
 def details(outcome: Outcome) -> list[str]:
-    """Yield further facts about the end, line by line."""
+    """Return further facts about the end of the call, one per line."""
     lines = [_problem_line(problem) for problem in outcome.problems]
     if outcome.error is not None and outcome.error.traceback:
         lines += visible(outcome.error.traceback).strip("\n").split("\n")
@@ -127,7 +141,7 @@ def details(outcome: Outcome) -> list[str]:
 
 
 def _problem_line(problem: Problem) -> str:
-    """Return a problem as `count: must be an integer, got "x"`."""
+    """Return one line such as `count: must be an integer, got "x"`."""
     path, message = one_line(problem.path), one_line(problem.message)
     expected, got = one_line(str(problem.expected or "")), one_line(str(problem.got or ""))
     told = [f"expected {expected}"] if expected and expected not in message else []
@@ -137,8 +151,7 @@ def _problem_line(problem: Problem) -> str:
 
 
 def _network_line(outcome: Outcome) -> str | None:
-    """Return the use of the network: `network: 3 connections, 1.2 KiB sent, 2.0 MiB received; refused: 10.0.0.1
-    (address)`."""
+    """Return one line such as `network: 3 connections, 1.2 KiB sent, 2.0 MiB received; refused: 10.0.0.1 (address)`."""
     traffic: Any = outcome.evidence.get("network")
     if not isinstance(traffic, dict):
         return None
@@ -159,13 +172,13 @@ def _limit_line(outcome: Outcome) -> str | None:
 
 
 def summary(outcome: Outcome) -> str:
-    """Return the figures that were measured: `ok · 12 ms · 4.2 MiB · cold · process`."""
+    """Return `ok · 12 ms · 4.2 MiB · cold · process`, without unmeasured parts."""
     peak = outcome.usage.memory_peak_bytes
     is_run = outcome.receipt is not None or outcome.environment is not None
     parts = [
         outcome.status.value,
         rounded_seconds(outcome.usage.wall_s) if is_run else "nothing ran",
-        rounded_bytes(peak) if peak else "",  # a call that ended before it began has none
+        rounded_bytes(peak) if peak else "",  # a call that ended before it began has no receipt
         outcome.timing.path if is_run else "",
         outcome.receipt.isolation.value if outcome.receipt else "",
     ]
@@ -173,5 +186,5 @@ def summary(outcome: Outcome) -> str:
 
 
 def _ended(text: str) -> str:
-    """Return the text with a line break at its end, or an empty text."""
+    """Append a line break to text that lacks one."""
     return text if not text or text.endswith("\n") else f"{text}\n"

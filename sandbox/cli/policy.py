@@ -1,4 +1,9 @@
-"""`sandbox policy list`, `show` and `explain`: policies, and what enforces them on this host."""
+"""`sandbox policy list`, `show` and `explain`.
+
+`explain` reads from the receipt of a real call under the policy which mechanism enforces a limit and which isolation
+layers are active. If this host refuses the policy, the call runs under a policy without requirements, which shows what
+is present and what is missing.
+"""
 
 from __future__ import annotations
 
@@ -49,12 +54,12 @@ def _first_sentence(text: str) -> str:
 
 
 PolicyFile = Annotated[
-    str, typer.Argument(metavar="NAME|FILE", help="A shipped policy's name, or the path of a policy file.")
+    str, typer.Argument(metavar="NAME|FILE", help="Name of a shipped policy, or path of a policy file.")
 ]
 
 
 def show_policy(policy: PolicyFile, as_json: AsJson = False) -> int:
-    """Show all that a policy grants and demands."""
+    """Show everything that a policy grants and requires."""
     from sandbox.policy import load
 
     loaded = load(policy)
@@ -83,7 +88,7 @@ _PROXY: Final = "the engine's proxy"
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line of a policy, explained."""
+    """Explanation of one line of a policy."""
 
     key: str
     value: str
@@ -94,7 +99,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Wall:
-    """A layer of isolation, explained."""
+    """Explanation of one layer of isolation."""
 
     name: str
     is_required: bool
@@ -103,7 +108,7 @@ class Wall:
 
 
 def explain(policy: PolicyFile, backend: Backend = None, as_json: AsJson = False) -> int:
-    """Explain each line, and what enforces it on this host."""
+    """Explain each line and its enforcement on this host."""
     import asyncio
 
     from sandbox.policy import load
@@ -120,11 +125,11 @@ def explain(policy: PolicyFile, backend: Backend = None, as_json: AsJson = False
 async def _tried(policy: Policy, backend: str | None) -> tuple[Trial, Receipt, Loose]:
     """Return the policy's own trial, the receipt to explain it with, and the limits that do not bite here."""
     from sandbox.backends.limit_probes import probe_limits, undemanding_policy
-    from sandbox.cli.temporary_sandbox import forgetful_sandbox
+    from sandbox.cli.doctor import temporary_sandbox
     from sandbox.doctor.report import try_policies
     from sandbox.errors import BackendUnavailable
 
-    async with forgetful_sandbox(backend) as box:
+    async with temporary_sandbox(backend) as box:
         trial, fallback = await try_policies(box.run, [policy, undemanding_policy()])
         probes = await probe_limits(box.run)
     receipt = trial.receipt or fallback.receipt
@@ -134,7 +139,7 @@ async def _tried(policy: Policy, backend: str | None) -> tuple[Trial, Receipt, L
 
 
 def _lines(policy: Policy, receipt: Receipt, loose: Loose) -> dict[str, list[Line]]:
-    """Yield a line for every field of the policy, by section."""
+    """Yield every field of the policy, section by section."""
     keepers = {f"{section}.{key}": keeper for section, key, keeper in _keepers(policy, receipt, loose)}
     return {
         name: [_line(section, key, keepers.get(f"{name}.{key}")) for key in type(section).model_fields]
@@ -151,7 +156,7 @@ def _line(section: Section, key: str, keeper: Keeper | None) -> Line:
 
 
 def _keepers(policy: Policy, receipt: Receipt, loose: Loose) -> Iterator[tuple[str, str, Keeper]]:
-    """Return what enforces a field, by section and key, for fields that not only the engine enforces."""
+    """Return the enforcement of each (section, key) that something other than the engine enforces."""
     from sandbox.outcome import EnforcedBy
 
     watched = {
@@ -194,7 +199,7 @@ def _files(policy: Policy, receipt: Receipt) -> Keeper:
 
 
 def _build_memory(receipt: Receipt) -> Keeper:
-    """Return what enforces the memory of builds, which run in boxes of processes with every backend."""
+    """Builds run in subprocess boxes, whatever backend the calls use."""
     from sandbox.outcome import EnforcedBy
 
     if receipt.backend != "subprocess":
@@ -222,7 +227,7 @@ def _network(policy: Policy, receipt: Receipt) -> dict[str, Keeper]:
 
 
 def _walls(policy: Policy, receipt: Receipt) -> list[Wall]:
-    """Yield every layer."""
+    """Yield every layer of isolation."""
     from sandbox.backends.hints import PURPOSES
 
     required = {layer.value for layer in policy.isolation.require}
@@ -275,16 +280,17 @@ def _page(trial: Trial, receipt: Receipt, loose: Loose) -> ConsolePage:
 
 def _row(line: Line) -> list[Cell]:
     from sandbox.cli.tables import Cell
-    from sandbox.cli.text import with_note
+    from sandbox.cli.terminal import with_note
 
-    value = "see below" if line.key == "require" and line.value != "nothing" else line.value  # with the isolation
+    # `require` is shown among the isolation layers.
+    value = "see below" if line.key == "require" and line.value != "nothing" else line.value
     keeper = with_note(line.enforced_by, line.note)
     return [Cell(line.key), Cell(value, "bold"), Cell(line.meaning), Cell(keeper, "dim")]
 
 
 def _wall_row(wall: Wall) -> list[Cell]:
     from sandbox.cli.tables import Cell, mark
-    from sandbox.cli.text import with_note
+    from sandbox.cli.terminal import with_note
 
     return [
         mark(wall.state.counts, matters=wall.is_required),

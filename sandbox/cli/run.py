@@ -1,10 +1,10 @@
 """`sandbox run`: one call of a tool in a file.
 
-The call runs on the engine's own thread and this thread writes, so that a reader who pauses (a full pipe, Ctrl-S)
-delays the tool and never the clock that limits it.
+The call runs on the engine's own thread and this thread writes. A reader who pauses (a full pipe, Ctrl-S) holds back
+the tool, never the clock that limits the tool.
 
-With `--stream --json` each line is one JSON document: `{"event": "printed", "stream", "text"}` for printed output,
-`{"event": "progress", "value"}` for the items of a generator, and last the outcome itself, or `{"error": …}`.
+With `--stream --json` each line is one JSON document: `{"event": "printed", "stream", "text"}` for printed text,
+`{"event": "progress", "value"}` for an item of a generator, and last the outcome itself or `{"error": …}`.
 """
 
 from __future__ import annotations
@@ -18,10 +18,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sandbox.cli.exit_codes import CutShort, cut_short
+from sandbox.cli.app import CutShort, cut_short
 from sandbox.cli.options import CallOptions, ResultOptions, takes_options
-from sandbox.cli.terminal import is_drawn_on, is_terminal, show, show_document, tell
-from sandbox.cli.text import SeenPieces, one_line
+from sandbox.cli.terminal import SeenPieces, is_drawn_on, is_terminal, one_line, show, show_document, tell
 
 if TYPE_CHECKING:
     from sandbox.client.client import Sandbox
@@ -37,7 +36,7 @@ def run(
 ) -> int:
     """Run a tool in a box and show its outcome."""
     from sandbox.cli.build_progress import build_progress
-    from sandbox.cli.inputs import load_tokenizer, read_arguments, refuse_second_reader
+    from sandbox.cli.options import load_tokenizer, read_arguments, refuse_second_reader
     from sandbox.client.client import Sandbox
 
     if result.save_artifacts is not None:
@@ -73,7 +72,7 @@ def run(
 
 
 def _spec_fields(file: Path, call: CallOptions, result: ResultOptions) -> dict[str, Any]:
-    from sandbox.cli.inputs import read_limits, read_object, read_outputs, read_pairs
+    from sandbox.cli.options import read_limits, read_object, read_outputs, read_pairs
 
     return {
         "entry": call.entry,
@@ -96,7 +95,7 @@ def _spec_fields(file: Path, call: CallOptions, result: ResultOptions) -> dict[s
 def _outcome(
     box: Sandbox, file: Path, arguments: Mapping[str, Any], fields: Mapping[str, Any], result: ResultOptions
 ) -> Outcome:
-    """Run the call; an interrupted call is reported before `CutShort` ends the command."""
+    """Run the call; report the outcome of an interrupted call before `CutShort` ends the command."""
     try:
         if result.stream:
             return _streamed(box, file, arguments, fields, as_json=result.as_json)
@@ -136,13 +135,14 @@ def _streamed(
                     return event.outcome
         except KeyboardInterrupt as interrupt:
             if cut_short(interrupt) is None:
-                events.throw(interrupt)  # the interrupt came between two events, so the call's outcome is read here
+                # The interrupt came between two events; the stream answers with the call's outcome.
+                events.throw(interrupt)
             raise
     raise AssertionError("the last event is the outcome")
 
 
 class _Lines:
-    """Print one JSON document for each piece of output."""
+    """Write each piece of output as one JSON document."""
 
     def write(self, stream: str, text: str) -> None:
         show_document(json.dumps({"event": "printed", "stream": stream, "text": text}, ensure_ascii=False))
@@ -154,11 +154,11 @@ class _Lines:
         show_document(json.dumps({"event": "progress", "value": fit}, ensure_ascii=False))
 
     def end(self) -> None:
-        """Do nothing: no piece is held back."""
+        """Do nothing: each piece was written at once."""
 
 
 class _Screen:
-    """Print output to the stream that the tool printed to, and end both streams at the start of a line.
+    """Write each piece to the stream it was printed to, and end both streams with a line break.
 
     Items of a generator go to stderr, because stdout gets all of them as the value.
     """

@@ -1,6 +1,6 @@
-"""Tables for people, drawn by rich. Other modules import this one only to draw, because it always needs rich.
+"""Tables and facts for people, drawn by rich. Commands import this module only when they draw.
 
-Cells may hold text from a policy file or a box, so no cell is read as markup.
+The text of a cell may come from a policy file or a box, so rich never reads it as markup.
 """
 
 from __future__ import annotations
@@ -17,25 +17,24 @@ from rich.console import Console, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from sandbox.cli.terminal import glyph, show
-from sandbox.cli.text import one_line, visible
+from sandbox.cli.terminal import glyph, one_line, show, visible
 from sandbox.outcome import Json
 from sandbox.outputs.shapes.table import TableValue, cell, read_table, size_of
 
 _NARROWEST, _WIDEST = 60, 120
-"""A narrower table would cut names until nothing is left; a wider one is hard to read."""
+"""Narrower columns would cut names to nothing; a terminal wraps long lines anyway."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A text with a style, and a dimmed `note` below."""
+    """A text with its style; `note` appears dimmed below it."""
 
     text: str
     style: str = ""
     note: str = ""
 
     def drawn(self) -> Text:
-        """Return the cell as rich's text."""
+        """Return the cell as rich text."""
         text = Text(visible(self.text), style=self.style)
         if self.note:
             text = Text.assemble(text, "\n" if self.text else "", (visible(self.note), "dim"))
@@ -43,14 +42,14 @@ class Cell:
 
 
 def mark(good: bool, *, matters: bool = True) -> Cell:
-    """Return ✓, or ✗ in the colour of its importance."""
+    """Return ✓, or ✗ in red if it matters and in yellow if not."""
     if good:
         return Cell(glyph("✓", plain="yes", on=sys.stdout), "bold green")
     return Cell(glyph("✗", plain="NO", on=sys.stdout), "bold red" if matters else "bold yellow")
 
 
 def arrow(text: str | None) -> str:
-    """Return a remedy as a line below its problem."""
+    """Return the remedy with an arrow before it."""
     return f"{glyph('→', plain='->', on=sys.stdout)} {text}" if text else ""
 
 
@@ -60,7 +59,7 @@ def screen_width() -> int:
 
 
 class ConsolePage:
-    """Tables and lines, one below the other, shown at once."""
+    """Tables and lines, printed together."""
 
     def __init__(self) -> None:
         self._parts: list[RenderableType] = []
@@ -71,11 +70,11 @@ class ConsolePage:
         self._parts += ["", line] if self._parts else [line]
 
     def line(self, text: str, *, style: str = "", in_one_piece: bool = False) -> None:
-        """Add a paragraph. With `in_one_piece`, the terminal breaks it instead of rich."""
+        """Add a paragraph; `in_one_piece` leaves line breaks to the terminal."""
         self._parts.append(Text(visible(text), style=style, no_wrap=in_one_piece))
 
     def facts(self, facts: Mapping[str, str]) -> None:
-        """Add a line for each fact. Paths and digests stay in one piece, so that users can copy them."""
+        """Add one line per fact; paths and digests stay unbroken, so that users can copy them."""
         width = max(map(len, facts), default=0)
         for name, fact in facts.items():
             line = Text.assemble((f" {visible(name):{width}}   ", "dim"), visible(fact))
@@ -83,7 +82,7 @@ class ConsolePage:
             self._parts.append(line)
 
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[Cell]], *, whole: int = 1) -> None:
-        """Add a table. The first `whole` columns keep their width, and the others shrink on a narrow terminal."""
+        """Add a table; the first `whole` columns keep their width and the others shrink on a narrow terminal."""
         table = rich_table.Table(
             box=box.SIMPLE_HEAD, pad_edge=False, header_style="dim", show_edge=False, padding=(0, 2, 0, 0)
         )
@@ -95,7 +94,7 @@ class ConsolePage:
         self._parts.append(Padding(table, (0, 0, 0, 1)))
 
     def show(self) -> None:
-        """Draw on stdout, as wide as the terminal, up to a readable width."""
+        """Print everything on stdout, as wide as the terminal up to a readable limit."""
         console = Console(file=sys.stdout, highlight=False, markup=False, emoji=False)
         width = screen_width()
         console.width = max(width, console.width)
@@ -111,7 +110,7 @@ _AROUND_A_CELL: Final = 3
 
 
 def drawn_table(value: Json, *, width: int) -> ConsolePage | None:
-    """Return the value drawn as a table, or None if it is not a table."""
+    """Draw the value if it is a complete table that fits; numbers are right-aligned."""
     table = read_table(value)
     if table is None or not _is_regular(table) or not isinstance(value, dict):
         return None
@@ -128,13 +127,13 @@ def drawn_table(value: Json, *, width: int) -> ConsolePage | None:
 
 
 def _is_regular(table: TableValue) -> bool:
-    """Return True if every row is there and has a cell for each column."""
+    """Return whether no row is missing and every row has one cell per column."""
     is_whole = not table.missing and all(len(row) == len(table.columns) for row in table.rows)
     return is_whole and 0 < len(table.columns) * (len(table.rows) + 1) <= _MOST_CELLS
 
 
 def _column(told: dict[str, Any], values: list[Json]) -> list[str]:
-    """Return the name, the type and the cells, padded to one width."""
+    """Return the column's name, type and cells, padded to one width."""
     texts = [one_line(told["name"]), one_line(told["dtype"]), *(visible(cell(value)) for value in values)]
     width = max(map(cell_len, texts))
     are_numbers = all(value is None or type(value) in (int, float) for value in values)

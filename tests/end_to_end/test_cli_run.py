@@ -230,7 +230,7 @@ def test_a_terminal_gets_colours_unless_it_wants_none(tool: Tool) -> None:
 
 def test_a_run_for_a_program_imports_nothing_to_draw_with(tool: Tool) -> None:
     script = (
-        "import sys; from sandbox.cli.exit_codes import exit_code_of;"
+        "import sys; from sandbox.cli.app import exit_code_of;"
         f"exit_code_of(['run', {str(tool('def f(): return 1'))!r}, '--json']);"
         "print(sorted({name.partition('.')[0] for name in sys.modules} & {'rich', 'pygments'}))"
     )
@@ -239,10 +239,10 @@ def test_a_run_for_a_program_imports_nothing_to_draw_with(tool: Tool) -> None:
 
 
 def test_a_run_imports_no_other_command_and_nothing_that_draws(tool: Tool) -> None:
-    others = sorted(path.stem for path in (ROOT / "sandbox/cli").glob("*_*.py") if path.stem != "exit_codes")
+    others = sorted(path.stem for path in (ROOT / "sandbox/cli").glob("*_*.py"))
     shared = {"artifact_options", "build_progress", "error_report", "outcome_report"}
     script = (
-        "import sys; from sandbox.cli.exit_codes import exit_code_of;"
+        "import sys; from sandbox.cli.app import exit_code_of;"
         f"exit_code_of(['run', {str(tool('def f(): return 1'))!r}]);"
         f"others = {{f'sandbox.cli.{{name}}' for name in {others}}} | {{'sandbox.cli.check', 'sandbox.cli.doctor'}};"
         "print(sorted(set(sys.modules) & (others | {'rich', 'psutil', 'docstring_parser'})))"
@@ -253,7 +253,7 @@ def test_a_run_imports_no_other_command_and_nothing_that_draws(tool: Tool) -> No
 
 def test_help_needs_neither_the_engine_nor_anything_to_draw_with() -> None:
     script = (
-        "import sys; from sandbox.cli.exit_codes import exit_code_of; exit_code_of(['--help']);"
+        "import sys; from sandbox.cli.app import exit_code_of; exit_code_of(['--help']);"
         "print(sorted({name.partition('.')[0] for name in sys.modules} & {'rich', 'pydantic', 'asyncio', 'psutil'}))"
     )
     answer = subprocess.run([COMMAND[0], "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)

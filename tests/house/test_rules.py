@@ -53,9 +53,7 @@ LONG_FILES: Final = {
     "tests/unit/protocol/test_conversation.py",
     "tests/unit/protocol/test_lines.py",
 }
-CROWDED_FOLDERS: Final = {
-    "sandbox/cli",
-}
+CROWDED_FOLDERS: Final = set[str]()
 AMBIGUOUS_CLASSES: Final = {
     "Isolation",
     "Layer",

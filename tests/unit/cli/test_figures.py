@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sandbox.cli.text import limit_figure, rounded_age, rounded_bytes, rounded_seconds
+from sandbox.cli.terminal import limit_figure, rounded_age, rounded_bytes, rounded_seconds
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sandbox.cli.inputs import read_arguments, read_limits, read_pairs
+from sandbox.cli.options import read_arguments, read_limits, read_pairs
 from sandbox.errors import SpecError
 
 

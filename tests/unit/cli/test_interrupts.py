@@ -10,7 +10,7 @@ import pytest
 
 PROGRAM: Final = """
 import signal, time, weakref
-from sandbox.cli.exit_codes import Interrupts
+from sandbox.cli.app import Interrupts
 
 class Last:
     def __del__(self):

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sandbox.cli.text import SeenPieces, one_line, visible
+from sandbox.cli.terminal import SeenPieces, one_line, visible
 from sandbox.outputs.terminal import as_seen
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()))
