@@ -91,7 +91,7 @@ def _serving(folder: Path) -> Iterator[int]:
 
 
 def _files(port: int, *, certificates: Path | None, host: str = "127.0.0.1", **settings: Any) -> list[bytes]:
-    """What two requests get; the second goes over the first one's connection."""
+    """Return the answers of two requests. The second uses the first one's connection."""
     place = f"https://{host}:{port}"
     told = IndexSettings(indexes=(Index(f"{place}/simple"),), certificates=certificates, timeout_s=5, **settings)
     found = []

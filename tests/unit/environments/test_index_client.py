@@ -79,7 +79,7 @@ def test_a_file_of_a_configured_index_is_read_at_a_private_address(
 
 @pytest.mark.parametrize("host", NEAR)
 def test_a_private_address_of_another_host_is_refused(host: str, index: LocalIndex, tmp_path: Path) -> None:
-    """Of a port of the web: others are not even looked up."""
+    """The URL has a port of the web, because the client looks up no host at another port."""
     fault = _refusal(index.settings(), tmp_path / "p", f"http://{host}/files/{FILE}")
     assert fault.remedy or "no connection" in fault.reason
     assert index.asked == []

@@ -1,4 +1,4 @@
-"""What pip and uv of a machine are told is what the engine goes by, and no login shows anywhere."""
+"""The engine follows the settings of pip and uv on a machine, and shows no login anywhere."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _urls(settings: IndexSettings) -> list[str]:
     return [*(index.url for index in settings.indexes), *([DEFAULT] if settings.asks_default else [])]
 
 
-def test_a_machine_that_is_told_nothing_asks_the_index_that_uv_would_ask(home: Path) -> None:
+def test_a_machine_without_settings_asks_the_index_that_uv_would_ask(home: Path) -> None:
     found = _read(home)
     assert _urls(found) == [DEFAULT]
     assert (found.find_links, found.certificates, found.offline) == ((), None, False)
@@ -78,7 +78,7 @@ def test_of_pips_files_the_nearest_wins(home: Path, count: int) -> None:
     assert _urls(_read(home)) == [f"https://index{count}.test/simple"]
 
 
-def test_the_install_section_overrides_the_global_one_and_variables_override_both(home: Path) -> None:
+def test_variables_override_the_install_section_which_overrides_global(home: Path) -> None:
     _write(home / ".config/pip/pip.conf", f"[install]\nindex_url = {OURS}\n[global]\nindex-url = {EXTRA}\n")
     assert _urls(_read(home)) == [OURS]
     assert _urls(_read(home, {"PIP_INDEX_URL": "https://variable.test/simple"})) == ["https://variable.test/simple"]

@@ -100,7 +100,7 @@ def test_a_wheel_of_a_folder_is_locked_by_its_own_hash(tmp_path: Path) -> None:
     assert (package.sha256, origin) == (sha256_of(wheel), wheel.as_uri())
 
 
-def test_a_hash_that_no_page_promises_is_refused_unless_the_policy_takes_it() -> None:
+def test_a_hash_that_no_page_promises_is_refused_unless_policy_takes_it() -> None:
     wheel = {"url": f"{URL}/wanted-1.0-py3-none-any.whl", "hashes": {"sha256": "0" * 64}}
     stated = {"name": "wanted", "version": "1.0", "wheels": [wheel]}
     supply = load("default").supply

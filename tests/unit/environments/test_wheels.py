@@ -48,7 +48,7 @@ def _fetch(wheel: Path, settings: IndexSettings, store: Path, **others: Any) -> 
 
 
 def _fetch_all(packages: list[LockedPackage], settings: IndexSettings, store: Path, **others: Any) -> dict[str, Path]:
-    """Of an index that serves them under their own names, unless other origins are given."""
+    """Fetch from an index that serves wheels under their own names, or from the given origins."""
     origins = {
         each.sha256: f"{index.url.removesuffix('/simple')}/files/{each.wheel}"
         for index in settings.indexes
