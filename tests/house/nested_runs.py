@@ -11,8 +11,11 @@ from typing import Final
 from tests.checkout import ROOT
 
 ALONE: Final = ()
-SHARED: Final = ("-p", "xdist", "-p", "tests.workers", "--numprocesses=2", "--dist=loadfile")
-_PLUGINS: Final = ("-p", "tests.leaks", "-p", "tests.pace", "-p", "tests.second_runs", "-p", "no:cacheprovider")
+SHARED: Final = ("-p", "xdist", "--numprocesses=2", "--dist=loadfile")
+_PLUGINS: Final = (
+    *("-p", "tests.workers", "-p", "tests.leaks", "-p", "tests.pace", "-p", "tests.second_runs"),
+    *("-p", "no:cacheprovider"),
+)
 _CONFTEST: Final = "import tests.leaks as leaks; leaks.PATIENCE_SECONDS = 0.1\n"
 
 

@@ -12,9 +12,7 @@ from tests.house.prose import Finding, check_file, main
 
 # Path prefixes, or patterns such as "sandbox/*.py", of files that still hold other prose. Remove an entry when
 # `python -m tests.house.prose PATH` finds nothing there, or replace an entry by narrower entries.
-NOT_YET: Final = (
-)
->>>>>>> f99add2 (Describe the tests of environments in plain English)
+NOT_YET: Final[tuple[str, ...]] = ()
 MAX_SHOWN: Final = 200
 
 
