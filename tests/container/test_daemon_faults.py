@@ -168,7 +168,7 @@ def test_an_image_whose_python_is_a_script_opens_no_box(
     base: BaseImage,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(opener, "_MIN_OPENING_S", 3.0)  # which is waited for in full where nothing comes,
+    monkeypatch.setattr(opener, "_MIN_OPENING_S", 2.0)  # which is waited for in full where nothing comes,
     monkeypatch.setattr(attach, "_PATIENCE_S", 3.0 if deed == "hangs" else 600.0)  # and this, but not after an end
     assert serves(sandbox)
     opens_no_box(deed, own_daemon, client, base)

@@ -86,7 +86,7 @@ def test_a_container_that_is_paused_costs_its_call_no_more_than_its_time(
     sandbox: Sandbox, docker_client: DockerClient
 ) -> None:
     before = containers(docker_client)
-    with under_way(sandbox, ENDLESS, limits={"wall": 6}) as outcome:
+    with under_way(sandbox, ENDLESS, limits={"wall": 3}) as outcome:
         paused = only_container(docker_client, before=before)
         docker_client.api.pause(paused)
         assert outcome.result().status is Status.TIMEOUT
@@ -166,7 +166,8 @@ import sys
 from sandbox import Sandbox
 from sandbox.backends.container.docker import link
 from sandbox.backends.container.backend import ContainerBackend
-link._FAREWELL_S = 0.5
+assert link._MAX_SILENCE_S > 0.5
+link._MAX_SILENCE_S = 0.5
 with Sandbox(backend=ContainerBackend(host=sys.argv[1])) as sandbox:
     print(sandbox.run(sys.argv[2], {"a": 1, "b": 2}).value, flush=True)
     sys.stdin.readline()

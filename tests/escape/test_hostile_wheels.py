@@ -124,7 +124,7 @@ def test_a_package_that_attacks_its_process_ends_at_most_its_own_call(
     source = requiring((name,), NOTHING if start else f"import {name}\n{NOTHING}")
     begun = time.monotonic()
     with suppress(SandboxError):
-        outcome = sandbox.run(source, limits={"wall": 3, "memory": 128 << 20})
+        outcome = sandbox.run(source, limits={"wall": 2, "memory": 128 << 20})
         assert outcome.status is not Status.OK or outcome.value == 1
         assert outcome.status is Status.OK or outcome.error is not None
     assert time.monotonic() - begun < BOUND_S
