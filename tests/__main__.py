@@ -93,13 +93,13 @@ def _forget_the_caller() -> None:
 
 
 def pytest_options(arguments: list[str]) -> list[str]:
-    """Return the options of pytest. Many tests wait: there is time for one process more than processors."""
+    """Return the options of pytest. Most tests wait, so that two processors serve four processes."""
     given = [argument for argument in arguments if argument not in {"--quick", "--no-install"}]
     chosen = ["--run-failed-again"]
     if "--quick" in arguments:
         chosen += ["-m", "not slow and not containers"]
     if not _names_files(arguments):
-        processes = min((os.cpu_count() or 1) + 1, _MAX_PROCESSES)
+        processes = min((os.cpu_count() or 1) + 2, _MAX_PROCESSES)
         chosen += ["--hypothesis-profile=repeatable", "--dist=loadfile", "--no-loadscope-reorder"]
         chosen += ["--numprocesses={}".format(processes)]  # noqa: UP032
     return [*chosen, *given]
