@@ -36,7 +36,8 @@ def _artifacts_of_the_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterato
         yield
 
 
-@pytest.hookimpl(wrapper=True, tryfirst=True)
+# The last wrapper is the innermost: pytest's own must have begun when a test is skipped here, because they also end.
+@pytest.hookimpl(wrapper=True, trylast=True)
 def pytest_runtest_setup(item: pytest.Item) -> Generator[None]:
     try:
         if item.get_closest_marker("root") is not None and os.geteuid() != 0:
@@ -46,7 +47,7 @@ def pytest_runtest_setup(item: pytest.Item) -> Generator[None]:
         not_tested("what a fixture provides", remedy=str(error))
 
 
-@pytest.hookimpl(wrapper=True, tryfirst=True)
+@pytest.hookimpl(wrapper=True, trylast=True)
 def pytest_runtest_call() -> Generator[None]:
     try:
         return (yield)

@@ -12,6 +12,7 @@ import os
 import shutil
 import signal
 import sys
+import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -76,9 +77,9 @@ def folder_of_the_run(request: pytest.FixtureRequest) -> Iterator[Path]:
     if is_worker(request.config):
         yield Path(_given_to_worker(request.config)[_FOLDER])
         return
-    with earlier_runs.folder_of_the_run(remove=shutil.rmtree) as folder:
-        folder.chmod(0o755)
-        yield folder
+    with tempfile.TemporaryDirectory() as folder:  # in the folder of this process, which is locked
+        os.chmod(folder, 0o755)
+        yield Path(folder)
 
 
 def _given_to_worker(config: pytest.Config) -> Mapping[str, str]:

@@ -20,8 +20,7 @@ from sandbox.testing.contract import CHECKS, Check, Subject, limits, run_check
 from tests.container.test_faults import containers
 from tests.end_to_end.packages import machine_with, publish, version_of
 from tests.indexes import LocalIndex
-from tests.provision import ProvisionError, podman
-from tests.provision.absent import not_tested
+from tests.provision import podman
 
 pytestmark = [pytest.mark.slow, pytest.mark.root, pytest.mark.timeout(300, func_only=True)]
 
@@ -31,13 +30,10 @@ LONGEST_S: Final = 200.0
 @pytest.fixture(scope="module")
 def podman_service() -> Iterator[str]:
     """Return the value for DOCKER_HOST of a Podman with the base image."""
-    try:
-        with podman.running() as url:
-            with closing(connect(url)) as client:
-                bootstrap(client)
-            yield url
-    except ProvisionError as error:
-        not_tested("containers of Podman", remedy=str(error))
+    with podman.running() as url:
+        with closing(connect(url)) as client:
+            bootstrap(client)
+        yield url
 
 
 @pytest.fixture(scope="module")

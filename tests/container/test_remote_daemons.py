@@ -32,9 +32,7 @@ from tests.container.test_faults import containers
 from tests.end_to_end.calls import ENDLESS, TRIVIAL, serves, under_way
 from tests.end_to_end.packages import machine_with, publish, version_of
 from tests.indexes import LocalIndex
-from tests.provision import ProvisionError
 from tests.provision import docker_daemon as provision
-from tests.provision.absent import not_tested
 from tests.provision.certificates import give_to_client, make_authority, make_certificate
 
 pytestmark = [pytest.mark.slow, pytest.mark.root, pytest.mark.timeout(300, func_only=True)]
@@ -59,15 +57,11 @@ def remote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Remote]:
     """Return a daemon with the base image."""
     folder = tmp_path_factory.mktemp("certificates")
     port = free_port()
-    try:
-        make_certificates(folder)
-        daemon = provision.running(*options(folder / "ours", port))
-        with daemon as local:
-            with closing(connect(local)) as client:
-                bootstrap(client)
-            yield Remote(f"tcp://127.0.0.1:{port}", local, folder)
-    except ProvisionError as error:
-        not_tested("daemons behind TLS", remedy=str(error))
+    make_certificates(folder)
+    with provision.running(*options(folder / "ours", port)) as local:
+        with closing(connect(local)) as client:
+            bootstrap(client)
+        yield Remote(f"tcp://127.0.0.1:{port}", local, folder)
 
 
 def free_port() -> int:

@@ -29,6 +29,7 @@ from tests.escape.outside_engines import engine, engine_of_root, engine_without_
 from tests.escape.test_outside_addresses import ADDRESSES, ADDRESSES_6, ATTACK, NAMES
 from tests.escape.test_own_executable import own_interpreter
 from tests.outside import OWN_PUBLIC, PUBLIC, PUBLIC_6, Heard, Outside
+from tests.provision import debian
 from tests.unprivileged import NOBODY
 
 __all__ = ["engine", "engine_of_root", "engine_without_root", "own_interpreter", "world"]
@@ -211,6 +212,7 @@ def test_what_is_encrypted_is_carried_as_it_is(engine: Engine, world: Outside) -
 
 
 def test_programs_that_know_proxies_find_ours(engine: Engine, world: Outside) -> None:
+    debian.require("curl")
     command = ["curl", "-sS", "http://public.example/curl"]
     assert engine.value(TOOL, {"command": command}, entry="run", policy="network")[1] == "hello from public.example"
     assert world.heard() == [Heard(PUBLIC, 80, "GET /curl HTTP/1.1")]

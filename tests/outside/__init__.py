@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from tests.provision import debian
 from tests.provision.certificates import make_authority, make_certificate
 
 HERE: Final = Path(__file__).parent
@@ -72,6 +73,7 @@ class Outside:
 @contextmanager
 def outside(folder: Path) -> Iterator[Outside]:
     """Run both sides until the block ends."""
+    debian.require("ip")
     authority = folder / "authority"
     make_authority(authority)
     make_certificate(authority, "server", host="DNS:public.example,DNS:*.public.example")

@@ -23,6 +23,7 @@ from tests.provision import ProvisionError, earlier_runs
 PACKAGES: Final[Mapping[str, str]] = {
     "catatonit": "catatonit",
     "crun": "crun",
+    "curl": "curl",
     "debootstrap": "debootstrap",
     "dockerd": "docker.io",
     "gcc": "gcc",
@@ -30,6 +31,7 @@ PACKAGES: Final[Mapping[str, str]] = {
     "ip": "iproute2",
     "openssl": "openssl",
     "podman": "podman",
+    "ps": "procps",
     "runsc": "runsc",
 }
 """The programs that the tests start, and the package of each."""

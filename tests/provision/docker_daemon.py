@@ -42,7 +42,7 @@ from typing import Final
 from tests.provision import ProvisionError, debian, earlier_runs
 from tests.provision.earlier_runs import start_time
 
-PROGRAMS: Final = ("dockerd", "debootstrap", "runsc", "crun")
+PROGRAMS: Final = ("dockerd", "debootstrap", "runsc", "crun", "ps")
 HOME: Final = "/var/tmp"
 _KIND: Final = "docker-"
 _GROUP: Final = "control-group"

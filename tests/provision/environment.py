@@ -17,6 +17,7 @@ import hashlib
 import importlib.util
 import subprocess
 import sys
+import time
 import venv
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -28,6 +29,8 @@ from tests.provision import ROOT, ProvisionError, debian
 _PROJECT: Final = ROOT / "pyproject.toml"
 _HOME: Final = ROOT / ".test-venv"
 _PYTHON: Final = _HOME / "bin" / "python"
+_ATTEMPTS: Final = 3
+_PAUSE_SECONDS: Final = 5.0
 _MARKER: Final = _HOME / "made-from"
 
 
@@ -77,8 +80,11 @@ def _create() -> None:
 
 def _install() -> None:
     command = [str(_PYTHON), "-m", "pip", "--disable-pip-version-check", "-qq", "install", "--editable", ".[test]"]
-    if subprocess.run(command, cwd=ROOT, stdin=subprocess.DEVNULL, check=False).returncode:
-        raise ProvisionError(
-            "pip could not install the test extra; it said why above. It needs a package index: connect to the network,"
-            " or name a mirror with PIP_INDEX_URL or a folder of wheels with PIP_FIND_LINKS, and run this again."
-        )
+    for _ in range(_ATTEMPTS):
+        if subprocess.run(command, cwd=ROOT, stdin=subprocess.DEVNULL, check=False).returncode == 0:
+            return
+        time.sleep(_PAUSE_SECONDS)
+    raise ProvisionError(
+        "pip could not install the test extra, and printed the reason above. pip needs a package index: connect to the"
+        " network, or name a mirror with PIP_INDEX_URL or a folder of wheels with PIP_FIND_LINKS, and run this again."
+    )
