@@ -200,11 +200,8 @@ def nothing_outlives_the_run(
 
 
 @pytest.fixture(scope="module", autouse=True)
-def nothing_outlives_the_module(
-    request: pytest.FixtureRequest, nothing_outlives_the_run: None, folder_of_the_run: Path
-) -> Iterator[None]:
+def nothing_outlives_the_module(request: pytest.FixtureRequest, nothing_outlives_the_run: None) -> Iterator[None]:
     """Processes, descriptors and cgroups, for a module that shares no fixture with others."""
-    # The lock of the run's folder stays open, whichever module asks for the folder first.
     watch = Watch(processes, descriptors, _cgroups(request.config))
     yield
     if "session" not in _scopes_of_the_module(request):
