@@ -16,14 +16,21 @@ _PLUGINS: Final = (
     *("-p", "tests.workers", "-p", "tests.leaks", "-p", "tests.pace", "-p", "tests.second_runs"),
     *("-p", "no:cacheprovider"),
 )
-_CONFTEST: Final = "import tests.leaks as leaks; leaks.PATIENCE_SECONDS = 0.1\n"
+# Other tests and runs on the machine leave control groups, for which a nested run must not be blamed.
+_CONFTEST: Final = """
+import pathlib, tests.leaks as leaks
+leaks.PATIENCE_SECONDS, leaks._CGROUPS = 0.1, pathlib.Path({groups!r})
+"""
 
 
 def run_tests(
-    folder: Path, tests: str, *options: str, conftest: str = "", **variables: str
+    folder: Path, tests: str, *options: str, conftest: str = "", groups: Path | None = None, **variables: str
 ) -> subprocess.CompletedProcess[str]:
-    """Run the source `tests` in that folder, with these options of pytest and environment variables."""
-    (folder / "conftest.py").write_text(_CONFTEST + conftest)
+    """Run the source `tests` in that folder, with these options of pytest and environment variables.
+
+    The run watches the control groups below `groups`, or none.
+    """
+    (folder / "conftest.py").write_text(_CONFTEST.format(groups=str(groups or folder / "none")) + conftest)
     (folder / "test_it.py").write_text(tests)
     command = [sys.executable, "-W", "ignore", "-m", "pytest", *_PLUGINS, *options, "-o", "filterwarnings="]
     return subprocess.run(

@@ -84,7 +84,7 @@ def test_a_run_with_leftovers_fails_and_names_them(kind: str, options: tuple[str
 def test_a_control_group_of_an_engine_that_died_fails_the_run(options: tuple[str, ...], tmp_path: Path) -> None:
     with _control_group() as folder:
         leak = f"import os; os.mkdir({str(folder)!r} + f'/sandbox-{_dead()}-0-engine')"
-        answer = run_tests(tmp_path, f"def test_that_leaks():\n    {leak}\n", *options)
+        answer = run_tests(tmp_path, f"def test_that_leaks():\n    {leak}\n", *options, groups=folder)
         assert answer.returncode == 1
         assert f"cgroup {folder}/sandbox-" in answer.stdout
 
