@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Final
 
 import pytest
@@ -10,9 +10,6 @@ import pytest
 from tests.checkout import ROOT, python_files, tracked_files
 from tests.house.prose import Finding, check_file, main
 
-# Path prefixes, or patterns such as "sandbox/*.py", of files that still hold other prose. Remove an entry when
-# `python -m tests.house.prose PATH` finds nothing there, or replace an entry by narrower entries.
-NOT_YET: Final[tuple[str, ...]] = ()
 MAX_SHOWN: Final = 200
 
 
@@ -22,22 +19,10 @@ def _pages() -> list[str]:
     return sorted({*(str(file.relative_to(ROOT)) for file in python), *documents})
 
 
-def _is_covered(page: str, entry: str) -> bool:
-    return page.startswith(entry) or PurePosixPath(page).match(entry)
-
-
 @pytest.mark.slow
 def test_every_page_is_written_in_plain_english() -> None:
-    found = {page: findings for page in _pages() if (findings := check_file(ROOT / page))}
-    broken = [
-        f"{page}:{finding.line}: {finding.problem}"
-        for page, findings in found.items()
-        if not any(_is_covered(page, entry) for entry in NOT_YET)
-        for finding in findings
-    ]
+    broken = [f"{page}:{finding.line}: {finding.problem}" for page in _pages() for finding in check_file(ROOT / page)]
     assert not broken, "\n".join([f"{len(broken)} findings", *broken[:MAX_SHOWN]])
-    clean = [entry for entry in NOT_YET if not any(_is_covered(page, entry) for page in found)]
-    assert not clean, f"these entries of NOT_YET are clean now; remove them from {__file__}: {clean}"
 
 
 PYTHON: Final = {
