@@ -172,8 +172,10 @@ def main(arguments: list[str]) -> int:
         except OSError:
             continue
         bits |= has_held << number
+        # Podman copies what the image has in this folder into the tmpfs: only remove files of this program.
         for file in os.listdir(PLACE):
-            os.unlink(file)
+            if file.startswith(("full-", "many-")):
+                os.unlink(file)
     return HELD + bits
 
 

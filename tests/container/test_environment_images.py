@@ -263,7 +263,7 @@ def test_an_environment_for_another_python_is_refused_by_name(
 def test_nothing_installed_needs_no_image(docker_client: DockerClient, base_image: BaseImage) -> None:
     with Sandbox() as engine:
         bare = engine.build("def tool() -> int:\n    return 1\n")
-    with pytest.raises(SpecError, match="nothing is installed"):
+    with pytest.raises(SpecError, match="this environment has no packages"):
         environment_image(docker_client, bare, base=base_image)
 
 
