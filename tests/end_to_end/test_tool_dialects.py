@@ -228,7 +228,7 @@ HOSTILE: Final = {
         "class Odd(ToolResult):\n    ok, stdout, stderr, meta = False, [1], {2}, float('nan')\n"
         "    def __init__(self): pass\n"
         "class T(BaseTool):\n    def execute(self, args: dict): return Odd()\n",
-        ("failed", "not why"),
+        ("failed", "without a reason"),
     ),
 }
 
