@@ -178,6 +178,7 @@ def test_processor_time_is_that_of_the_other_process() -> None:
 def test_time_in_another_group_is_not_in_a_calls_record(child: verification.ProcessRef) -> None:
     used = verification.cpu_seconds(child.pid)
     own = time.process_time()
-    assert json.loads(verification.describe_spent({}, child.pid))["cpu_s"] == pytest.approx(used, abs=1e-4)
+    spent = json.loads(verification.describe_spent({}, child.pid))["cpu_s"]
+    assert used - 1e-4 <= spent <= verification.cpu_seconds(child.pid) + 1e-4
     counted = json.loads(verification.describe_spent({"is_counted": True}, child.pid, elsewhere=used))["cpu_s"]
     assert own - 1e-3 <= counted <= time.process_time() + 1
