@@ -26,7 +26,7 @@ FOR_SOME_CALLS: Final = (
     *("rich", "tenacity", "typer", "urllib3", "uv", "virtualenv", "http.client", "multiprocessing", "unittest", "xml"),
 )
 ROOMS_OF_SOME_CALLS: Final = (
-    *("sandbox.backends.container", "sandbox.backends.docker", "sandbox.cli", "sandbox.client.stream"),
+    *("sandbox.backends.container", "sandbox.backends.container.docker", "sandbox.cli", "sandbox.client.stream"),
     *("sandbox.doctor", "sandbox.egress.proxy", "sandbox.engine.build_jobs", "sandbox.environments.builds"),
     *("sandbox.environments.bundles", "sandbox.environments.lock", "sandbox.environments.provider"),
     *("sandbox.environments.resolution", "sandbox.environments.store", "sandbox.images"),

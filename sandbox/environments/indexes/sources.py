@@ -16,6 +16,7 @@ import os
 import re
 import stat
 import sys
+import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -132,14 +133,15 @@ def _refuse_uv_files(environ: Mapping[str, str], *, home: Path, etc: Path) -> No
     named = environ.get("UV_CONFIG_FILE")
     for path in [Path(named)] if named else [user, etc / "xdg" / "uv" / "uv.toml", etc / "uv" / "uv.toml"]:
         try:
-            names_indexes = _UV_INDEXES.search(_read_file(path))
+            text = _read_file(path)
+            tomllib.loads(text)
         except (FileNotFoundError, NotADirectoryError):
             continue
-        except (OSError, ValueError) as problem:
+        except (OSError, ValueError, RecursionError) as problem:
             raise EnvironmentUnavailable(
                 f"uv's configuration file {path} cannot be read: {type(problem).__name__}", remedy="correct the file"
             ) from None
-        if names_indexes:
+        if _UV_INDEXES.search(text):
             raise EnvironmentUnavailable(
                 f"uv's configuration file {path} names indexes, and only uv's variables are read",
                 remedy="name them in UV_DEFAULT_INDEX, UV_INDEX or UV_FIND_LINKS, or in pip.conf",

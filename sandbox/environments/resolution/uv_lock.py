@@ -58,7 +58,7 @@ _FETCHED: Final = re.compile(
 )
 """The address that uv names when an index does not do its part."""
 _STATUS: Final = re.compile(r"HTTP status \w+ error \((?P<status>\d{3})|\((?P<refused>401|403) \w+\)")
-_YANKED: Final = re.compile(r"^warning: `(?P<what>[^`]+)` is yanked(?: \(reason: \"(?P<why>.*)\"\))?", re.M)
+_YANKED: Final = re.compile(r"^warning: `(?P<what>[^`]+)` is yanked(?: \(reason: \"(?P<why>[\s\S]*?)\"\)$)?", re.M)
 
 
 @dataclass(frozen=True, slots=True)
