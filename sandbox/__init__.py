@@ -112,7 +112,7 @@ _HOMES: Final = {
     "tool": "sandbox.authoring",
     "tool_metadata": "sandbox.authoring",
 }
-__all__ = sorted(_HOMES)  # noqa: PLE0605
+__all__ = sorted(_HOMES)  # noqa: PLE0605  (one list of names is enough; a test compares both)
 
 
 def __getattr__(name: str) -> object:

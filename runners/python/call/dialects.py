@@ -98,7 +98,7 @@ def _text(answer: Any) -> str:
     return "" if answer is None else str(answer)
 
 
-class AttributeDict(dict):  # type: ignore[type-arg]
+class AttributeDict(dict):  # type: ignore[type-arg]  # Python 3.8 cannot subscript dict
     """A JSON object whose members are attributes as well."""
 
     __slots__ = ()

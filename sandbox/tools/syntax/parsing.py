@@ -161,7 +161,7 @@ def parse_newer(text: str, parse: Callable[[str], ast.Module]) -> ast.Module | N
     for node in ast.walk(module) if parameters else ():
         inner = parameters.get((getattr(node, "lineno", 0), _name_of(node)))
         if inner is not None:
-            node.type_params = _parse_parameters(inner, parse)  # type: ignore[attr-defined]
+            node.type_params = _parse_parameters(inner, parse)  # type: ignore[attr-defined]  # Python 3.12
     return module
 
 
