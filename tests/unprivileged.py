@@ -14,8 +14,11 @@ end. `tmp_path` is closed to other users; `tempfile` is open to them.
 from __future__ import annotations
 
 import os
+import stat
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -43,6 +46,22 @@ def unprivileged_python(built: Built, folder_of_the_run: Path) -> Path:
         install(folder / "bin" / "python", str(built.wheel))
 
     return made_once(folder_of_the_run / "unprivileged", make) / "bin" / "python"
+
+
+@contextmanager
+def acting_as_nobody(path: Path) -> Iterator[None]:
+    """Give this process the rights of nobody, whom the folders above `path` let pass for as long."""
+    modes = {folder: stat.S_IMODE(folder.stat().st_mode) for folder in path.parents}
+    closed = {folder: mode for folder, mode in modes.items() if mode & 0o055 != 0o055}
+    for folder, mode in closed.items():
+        folder.chmod(mode | 0o055)
+    os.seteuid(NOBODY)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+        for folder, mode in closed.items():
+            folder.chmod(mode)
 
 
 def _readable_python() -> str:

@@ -391,3 +391,19 @@ def test_groups_of_version_2_are_found_as_every_driver_names_them(tmp_path: Path
 def test_groups_that_are_not_the_containers_or_not_in_sight_are_not_read(tmp_path: Path, path: str) -> None:
     write_version_2(tmp_path / "docker" / ID)
     assert find_counters({"": path}, part=ID, mounted=[("cgroup2", tmp_path, frozenset())]) is None
+
+
+def test_a_peak_above_the_memory_that_an_earlier_call_left_is_no_calls(tmp_path: Path) -> None:
+    """The kernel still frees files of that call: nothing can tell which part of the new peak they are."""
+    write_version_2(tmp_path / "docker" / ID)
+    peak = tmp_path / "docker" / ID / "memory.peak"
+    mounted = [("cgroup2", tmp_path, frozenset[str]())]
+    found: list[int | None] = []
+    for left, reached in ((0, 50 * MIB), (100 * MIB, 101 * MIB)):
+        peak.write_text(f"0{left}\n")  # a reset overwrites the first digit; the kernel would write the present memory
+        counters = find_counters({"": f"/docker/{ID}"}, part=ID, mounted=mounted)
+        assert counters is not None
+        with closing(ContainerMeter(counters)) as meter:
+            peak.write_text(f"0{reached}\n")
+            found.append(meter.read().memory_peak_bytes)
+    assert found == [50 * MIB, None]

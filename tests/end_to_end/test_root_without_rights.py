@@ -56,8 +56,9 @@ _STRIPPED: Final = {
 
 
 @pytest.fixture
-def tool() -> Iterator[str]:
-    """Where every user can read it."""
+def tool(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Where every user can read it. The folder of the tests' artifacts is closed to other users: they use theirs."""
+    monkeypatch.delenv("SANDBOX_ARTIFACTS")
     with tempfile.NamedTemporaryFile("w", suffix=".py") as file:
         file.write(_TOOL)
         file.flush()

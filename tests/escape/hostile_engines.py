@@ -271,7 +271,7 @@ def opened(setup: Setup, ground: Ground, *, python: Path | None, daemon: str | N
         command = [*_WITHOUT_GROUPS, sys.executable]
     settings = {
         "policy": setup.policy,
-        "patient": {**LIMITS, "wall": PATIENT_S, "cpu": PATIENT_S},
+        "patient": {**LIMITS, "wall": PATIENT_S, "cpu": 2 * PATIENT_S},
         "hasty": {**LIMITS, "wall": HASTY_S, "cpu": HASTY_S},
         "reuse": {} if setup.is_warm else {"ahead": 0},
         "store": str(store / "kept"),

@@ -55,8 +55,11 @@ def rename(kind):
 
 
 def spin():
+    # busy a part of the time, so that the call's own thread gets on, on a busy machine too
     while True:
-        pass
+        for _ in range(30_000):
+            pass
+        time.sleep(0.002)
 
 
 def fork_away(kind, act):

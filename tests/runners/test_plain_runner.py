@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -28,6 +29,7 @@ from tests.runners.plain_runner import Runner, plain_plan, start_runner, start_r
 
 pytestmark = pytest.mark.slow
 
+_PATIENCE_S: Final = 60.0
 LIVELY: Final = "import os, time\ndef tool():\n    print(os.getpid(), flush=True)\n    time.sleep(600)\n"
 
 
@@ -279,9 +281,26 @@ def test_a_process_that_waits_for_its_call_imports_packages_itself(python: str, 
             "import os, sys\nknown = 'slow' in sys.modules\nimport slow\n"
             "def tool():\n    return known, slow.PROCESS == os.getpid()\n"
         )
-        found = [_value(runner.run(source).reply) for _ in range(20)]
-        assert [True, True] in found
-        assert all(is_own for _, is_own in found)
+        _await_a_stopped_process(runner.pid)
+        assert _value(runner.run(source).reply) == [True, True]
+
+
+def _await_a_stopped_process(runner: int) -> None:
+    """Wait until a process has imported everything, and its guard has stopped it until a call comes."""
+    deadline = time.monotonic() + _PATIENCE_S
+    while time.monotonic() < deadline:
+        children = psutil.Process(runner).children(recursive=True)
+        if any(_status(child) == psutil.STATUS_STOPPED for child in children):
+            return
+        time.sleep(0.01)
+    raise AssertionError("no process waits for a call")
+
+
+def _status(process: psutil.Process) -> str | None:
+    try:
+        return process.status()
+    except psutil.NoSuchProcess:
+        return None
 
 
 def test_a_tool_meets_nothing_of_the_runner(runner: Runner) -> None:

@@ -54,7 +54,7 @@ def run(plan: dict[str, Any], link: socket, *, ahead: bool) -> NoReturn:
         link.send(READY)
     link.close()
     lower, request = pipes.receive()
-    isolation.own_its_files()  # not earlier: a call that runs meanwhile may see this process wait
+    isolation.own_its_files()  # not earlier: no process of the same user should reach one that waits for its call
     if lower:  # the control group counts the other limits of this call
         rlimits.lower(rlimits.compute({name: lower[name] for name in lower if name in plan["limits"]}, held=0))
     if plan["home"] and not plan["workplace"]:
@@ -65,7 +65,10 @@ def run(plan: dict[str, Any], link: socket, *, ahead: bool) -> NoReturn:
 
 
 def _wait_for_verification(link: socket) -> None:
-    """Let the guard read this process, which requires files of /proc that the process owns, until the guard says go."""
+    """Let the guard read this process, which requires files of /proc that the process owns, until the guard says go.
+
+    This process holds no request yet. A call that runs meanwhile cannot name it: that call has its own pid namespace.
+    """
     isolation.own_its_files()
     link.send(verification.own_number().encode("ascii"))
     if link.recv(len(GO)) != GO:

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 _OWN_KERNELS: Final = (b"runsc-sandbox",)
 """The name of the main process of a container that has a kernel of its own."""
 
+_BEYOND_EVERY_PEAK: Final = sys.maxsize
 _KILLED: Final = 137
 _LATE_WORD_S: Final = 1.0
 """The time in which the daemon may still notice why a process of the container was killed, by the daemon's clock."""
@@ -97,9 +98,10 @@ class ContainerMeter:
         if self._is_closed:
             return False
         is_reset = self._counters.reset_memory_peak()
-        now = self._counters.read()
-        has_left_none = self._resting is None or (now.memory_peak_bytes or 0) <= RUNNER_MEMORY
-        self._before = now._replace(memory_peak_bytes=0) if is_reset and has_left_none else now
+        now = self._before = self._counters.read()
+        if is_reset:
+            has_left_none = self._resting is None or (now.memory_peak_bytes or 0) <= RUNNER_MEMORY
+            self._before = now._replace(memory_peak_bytes=0 if has_left_none else _BEYOND_EVERY_PEAK)
         return _is_there(now)
 
     def leave_out_what_was_used(self) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import socket
-import stat
 import subprocess
 import sys
 import threading
@@ -22,6 +21,7 @@ from sandbox.backends.container.docker.address import find_url
 from sandbox.backends.container.docker.client import connect
 from sandbox.backends.container.docker.failures import translate_failures
 from sandbox.errors import BackendUnavailable
+from tests.unprivileged import acting_as_nobody
 
 pytestmark = pytest.mark.slow  # the SDK takes half a second to import
 
@@ -90,14 +90,11 @@ def test_a_forbidden_socket_is_reported_with_a_remedy(tmp_path: Path) -> None:
         closed.bind(str(tmp_path / "closed.sock"))
         closed.listen()
         (tmp_path / "closed.sock").chmod(0o600)
-        for folder in [tmp_path, *list(tmp_path.parents)[:2]]:
-            folder.chmod(stat.S_IMODE(folder.stat().st_mode) | 0o055)  # every user may have access already
-        os.seteuid(65534)
-        try:
-            with pytest.raises(BackendUnavailable, match=r"may not use.*group docker"):
-                connect(f"unix://{tmp_path}/closed.sock")
-        finally:
-            os.seteuid(0)
+        with (
+            acting_as_nobody(tmp_path / "closed.sock"),
+            pytest.raises(BackendUnavailable, match=r"may not use.*group docker"),
+        ):
+            connect(f"unix://{tmp_path}/closed.sock")
 
 
 @pytest.mark.parametrize("spoken", ["1.40", "1.12"])

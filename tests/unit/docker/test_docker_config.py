@@ -16,6 +16,7 @@ from sandbox.backends.container.docker.failures import translate_failures
 from sandbox.errors import BackendUnavailable
 from tests.end_to_end.command_line import sandbox
 from tests.unit.docker.test_daemon import daemon_that_says
+from tests.unprivileged import acting_as_nobody
 
 pytestmark = pytest.mark.slow  # the SDK takes half a second to import
 
@@ -126,18 +127,12 @@ def test_a_folder_is_ignored_to_connect_and_an_error_to_log_in(url: str, file: P
 def test_an_unreadable_file_is_ignored_to_connect(url: str, file: Path) -> None:
     file.write_text("{}")
     file.chmod(0)
-    for folder in file.parents:
-        if folder.stat().st_mode & 0o055 != 0o055:
-            folder.chmod(folder.stat().st_mode | 0o055)
     import docker.errors  # noqa: F401 - the user below may be unable to read it
 
-    os.seteuid(65534)
-    try:
+    with acting_as_nobody(file):
         connect(url).close()
         with pytest.raises(BackendUnavailable, match="Permission denied"):
             usable_docker_config(is_for_login=True).__enter__()
-    finally:
-        os.seteuid(0)
 
 
 def test_a_pipe_is_refused_without_waiting(url: str, file: Path) -> None:

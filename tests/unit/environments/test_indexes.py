@@ -19,6 +19,7 @@ from sandbox.environments.indexes.settings import (
     settings_for,
 )
 from sandbox.errors import EnvironmentUnavailable
+from tests.unprivileged import acting_as_nobody
 
 SECRET: Final = "hunter2"
 OURS: Final = "https://ours.test/simple"
@@ -269,15 +270,9 @@ def test_a_pipe_or_a_folder_is_an_error_and_not_waited_for(home: Path, file: str
 def test_a_file_that_this_user_may_not_read_is_an_error(home: Path, file: str) -> None:
     path = _write(home.parent / file, f'index-url = "{OURS}"')
     path.parent.chmod(0)
-    for folder in [home.parent, *list(home.parents)[1:4]]:
-        folder.chmod(folder.stat().st_mode | 0o055)
     home.chmod(0o755)
-    os.seteuid(65534)
-    try:
-        with pytest.raises(EnvironmentUnavailable, match="PermissionError"):
-            _read(home)
-    finally:
-        os.seteuid(0)
+    with acting_as_nobody(home), pytest.raises(EnvironmentUnavailable, match="PermissionError"):
+        _read(home)
 
 
 @pytest.mark.parametrize("content", [b"machine", b"machine ours.test login", b"\xff\xfe", b"machine ours.test x y"])
