@@ -49,8 +49,8 @@ def unprivileged_python(built: Built, folder_of_the_run: Path) -> Path:
 
 
 @contextmanager
-def acting_as_nobody(path: Path) -> Iterator[None]:
-    """Give this process the rights of nobody, whom the folders above `path` let pass for as long."""
+def without_privileges(path: Path) -> Iterator[None]:
+    """Take this process's privileges for a while, and let every user pass the folders above `path` for as long."""
     modes = {folder: stat.S_IMODE(folder.stat().st_mode) for folder in path.parents}
     closed = {folder: mode for folder, mode in modes.items() if mode & 0o055 != 0o055}
     for folder, mode in closed.items():

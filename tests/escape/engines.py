@@ -81,14 +81,18 @@ _SCRIPT: Final = f"""
 from __future__ import annotations
 import json, sys
 from contextlib import closing
-from sandbox import Sandbox
+from sandbox import Sandbox, SandboxError
 
 {inspect.getsource(answer)}
 
 with Sandbox() as engine:
     for line in sys.stdin:
-        said, outcome = answer(engine, *json.loads(line))
-        print(json.dumps([said, outcome.to_json()]), flush=True)
+        try:
+            said, outcome = answer(engine, *json.loads(line))
+        except SandboxError as error:
+            print(json.dumps([repr(error), None]), flush=True)
+        else:
+            print(json.dumps([said, outcome.to_json()]), flush=True)
 """
 
 
@@ -115,4 +119,5 @@ def _ask(process: subprocess.Popen[str], first: Call | None, then: Call) -> tupl
     line = process.stdout.readline()
     assert line, "the engine without root has ended; why is on standard error"
     said, outcome = json.loads(line)
+    assert outcome is not None, said
     return said, Outcome.model_validate_json(outcome)

@@ -47,6 +47,8 @@ class Seen:
     pid: int
     status: dict[str, str]
     namespaces: dict[str, str]
+    above: dict[str, dict[str, str]]
+    """The first process above it that is not in its pid namespace, and that process's namespaces."""
     limits: dict[str, int]
     memory_limit: int | None
     group: str
@@ -111,17 +113,27 @@ def look(pid: int) -> Seen:
     limits = {
         line[:25].strip(): line[25:].split()[1] for line in Path(f"/proc/{pid}/limits").read_text().splitlines()[1:]
     }
-    group = _memory_group(pid)
+    group, own = _memory_group(pid), namespaces_of(pid)
     return Seen(
         pid=pid,
         status=status_of(pid),
-        namespaces=namespaces_of(pid),
+        namespaces=own,
+        above=_first_above(pid, own),
         limits={name: int(limits[line]) if limits[line].isdigit() else -1 for name, line in _LIMITS.items()},
         memory_limit=_memory_limit(group),
         group=group,
         descriptors=tuple(sorted(_descriptors(pid))),
         shared_memory=tuple(_shared_memory(pid)),
     )
+
+
+def _first_above(pid: int, own: dict[str, str]) -> dict[str, dict[str, str]]:
+    """To be read while the process lives: the kernel gives the number of a namespace that is gone to the next one."""
+    for above in parents(pid):
+        theirs = namespaces_of(above)
+        if theirs and theirs.get("pid") != own["pid"]:
+            return {f"process {above}": theirs}
+    return {}
 
 
 def namespaces_of(pid: int | str) -> dict[str, str]:
@@ -264,7 +276,7 @@ def _about_layers(receipt: Receipt, seen: Seen, *, engine: int) -> Iterator[tupl
     if layers["no_new_privs"].in_force and seen.status["NoNewPrivs"] != "1":
         yield "no_new_privs", "not set"
     for kind, name in _claimed_namespaces(receipt):
-        others = {"the engine": namespaces_of(engine), **_around(seen, is_own=name == "its own")}
+        others = {"the engine": namespaces_of(engine), **(seen.above if name == "its own" else {})}
         shared = [other for other, theirs in others.items() if theirs.get(kind) == seen.namespaces[kind]]
         yield f"{kind}_namespace", f"shared with {', '.join(shared)}" if shared else ""
     if "cgroup" in layers and layers["cgroup"].in_force:
@@ -284,17 +296,6 @@ def _claimed_namespaces(receipt: Receipt) -> Iterator[tuple[str, str]]:
         state = receipt.layers.get(f"{kind}_namespace")
         if state is not None and state.in_force:
             yield kind, "its own" if state.detail.startswith("its own") else "its box's"
-
-
-def _around(seen: Seen, *, is_own: bool) -> dict[str, dict[str, str]]:
-    """Where a call has namespaces of its own: those of the first process above it that is not in its pid namespace."""
-    if not is_own:
-        return {}
-    for pid in parents(seen.pid):
-        theirs = namespaces_of(pid)
-        if theirs and theirs.get("pid") != seen.namespaces["pid"]:
-            return {f"process {pid}": theirs}
-    return {}
 
 
 def _about_limits(receipt: Receipt, seen: Seen) -> Iterator[tuple[str, str]]:

@@ -179,8 +179,8 @@ def tool() -> int:
 def test_a_child_that_waits_for_its_call_is_closed_to_the_one_that_runs() -> None:
     """Only root may read its entries in /proc before it has a call, because both have the same user to the kernel.
 
-    While its guard verifies it, its entries are its own. It then holds no request yet, and the call that runs cannot
-    name it: that call has its own pid namespace, and sees no other in /proc.
+    While its guard verifies it, its entries are its own. At that time the child holds no request yet, and the call that
+    runs cannot name the child: that call has its own pid namespace, and sees no other in /proc.
     """
     with Sandbox(backend="subprocess") as engine:
         called = int(str(engine.run(OWN_NAMESPACE).value))

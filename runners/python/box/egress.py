@@ -11,8 +11,10 @@ any foreign code runs; after that the engine no longer listens there.
 from __future__ import annotations
 
 import _socket as socket
+import errno
 import os
 import struct
+import time
 
 from box.isolation import IS_LINUX, IsolationFault
 
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 
 _IP_FREEBIND = 15
 _MAX_BACKLOG = 128
+_PORT_WAIT_S = 5.0
+_RETRY_S = 0.005
 
 
 def connect(plan: dict[str, Any]) -> None:
@@ -54,6 +58,23 @@ def _listener(port: int) -> socket.socket:
     """Listen on the loopback's address, which exists only after the isolation switches the interface on."""
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, 0)
     listener.setsockopt(socket.IPPROTO_IP, _IP_FREEBIND, 1)
-    listener.bind(("127.0.0.1", port))
+    _bind(listener, port)
     listener.listen(_MAX_BACKLOG)
     return listener
+
+
+def _bind(listener: socket.socket, port: int) -> None:
+    """Bind to the port, which the engine may still hold for a moment.
+
+    A container for one call has one network. If the process that was forked ahead is not ready in time, the runner
+    kills it and forks another, and the engine closes the first one's socket when it learns of that.
+    """
+    deadline = time.monotonic() + _PORT_WAIT_S
+    while True:
+        try:
+            listener.bind(("127.0.0.1", port))
+            return
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE or time.monotonic() > deadline:
+                raise
+        time.sleep(_RETRY_S)

@@ -21,7 +21,7 @@ from sandbox.backends.container.docker.address import find_url
 from sandbox.backends.container.docker.client import connect
 from sandbox.backends.container.docker.failures import translate_failures
 from sandbox.errors import BackendUnavailable
-from tests.unprivileged import acting_as_nobody
+from tests.unprivileged import without_privileges
 
 pytestmark = pytest.mark.slow  # the SDK takes half a second to import
 
@@ -91,7 +91,7 @@ def test_a_forbidden_socket_is_reported_with_a_remedy(tmp_path: Path) -> None:
         closed.listen()
         (tmp_path / "closed.sock").chmod(0o600)
         with (
-            acting_as_nobody(tmp_path / "closed.sock"),
+            without_privileges(tmp_path / "closed.sock"),
             pytest.raises(BackendUnavailable, match=r"may not use.*group docker"),
         ):
             connect(f"unix://{tmp_path}/closed.sock")

@@ -16,7 +16,7 @@ from sandbox.backends.container.docker.failures import translate_failures
 from sandbox.errors import BackendUnavailable
 from tests.end_to_end.command_line import sandbox
 from tests.unit.docker.test_daemon import daemon_that_says
-from tests.unprivileged import acting_as_nobody
+from tests.unprivileged import without_privileges
 
 pytestmark = pytest.mark.slow  # the SDK takes half a second to import
 
@@ -129,7 +129,7 @@ def test_an_unreadable_file_is_ignored_to_connect(url: str, file: Path) -> None:
     file.chmod(0)
     import docker.errors  # noqa: F401 - the user below may be unable to read it
 
-    with acting_as_nobody(file):
+    with without_privileges(file):
         connect(url).close()
         with pytest.raises(BackendUnavailable, match="Permission denied"):
             usable_docker_config(is_for_login=True).__enter__()

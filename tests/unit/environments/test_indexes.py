@@ -19,7 +19,7 @@ from sandbox.environments.indexes.settings import (
     settings_for,
 )
 from sandbox.errors import EnvironmentUnavailable
-from tests.unprivileged import acting_as_nobody
+from tests.unprivileged import without_privileges
 
 SECRET: Final = "hunter2"
 OURS: Final = "https://ours.test/simple"
@@ -271,7 +271,7 @@ def test_a_file_that_this_user_may_not_read_is_an_error(home: Path, file: str) -
     path = _write(home.parent / file, f'index-url = "{OURS}"')
     path.parent.chmod(0)
     home.chmod(0o755)
-    with acting_as_nobody(home), pytest.raises(EnvironmentUnavailable, match="PermissionError"):
+    with without_privileges(home), pytest.raises(EnvironmentUnavailable, match="PermissionError"):
         _read(home)
 
 
