@@ -3,9 +3,9 @@
 Both are `flock` on a file under `locks/`. The kernel keeps such a lock for an open file description and drops it when
 the last descriptor of that is closed, by whatever end the process comes to: a dead owner's lock is gone with it, there
 is nothing to take over and no process number to mistake. Each hold opens a description of its own, so two threads of a
-process exclude each other like two processes, and any thread may release. (That is why this is not `filelock`, whose
-default keeps one count per thread: what another thread releases stays locked.) Descriptors close on `exec`, so what an
-engine starts inherits no hold.
+process exclude each other like two processes, and any thread may release. (`filelock` has no shared locks, does not
+notice that a lock file was removed, and needs the right to write.) Descriptors close on `exec`, so what an engine
+starts inherits no hold.
 
 A lock file may be removed, but only by its holder. A process that then locks the removed file finds that its name leads
 elsewhere, and tries again.
