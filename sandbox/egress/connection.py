@@ -14,7 +14,7 @@ from http import HTTPStatus
 from typing import Final
 
 from sandbox.egress.destinations import Destinations, Far, Refused
-from sandbox.egress.http_head import END_OF_HEAD, Head, Length, Malformed, read_head
+from sandbox.egress.http_head import END_OF_HEAD, Head, Length, Malformed, announce_close, is_interim, read_head
 from sandbox.egress.traffic import CallTraffic, Direction, Exhausted
 
 _ASKING_S: Final = 10.0
@@ -91,7 +91,7 @@ class Connection:
                     ways.create_task(self._pass_on(far.reader, self._writer, "received"))
                 else:
                     asking = ways.create_task(self._ask(head, far))
-                    await self._pass_on(far.reader, self._writer, "received")
+                    await self._pass_on_answer(far.reader)
                     asking.cancel()
         except* Malformed as found:
             failure = Refused(400, "malformed", str(found.exceptions[0]))
@@ -112,6 +112,24 @@ class Connection:
             await self._send(writer, data, way)
         writer.write_eof()
         self._moved()
+
+    async def _pass_on_answer(self, reader: asyncio.StreamReader) -> None:
+        """Pass on an answer that says in its head that the connection closes after it."""
+        head, is_last = b"", False
+        while not is_last:
+            try:
+                head = await reader.readuntil(END_OF_HEAD)
+            except asyncio.IncompleteReadError as error:
+                head = error.partial
+            except asyncio.LimitOverrunError:  # as long as it is, it cannot be a head
+                break
+            is_last = not is_interim(head)
+            self._has_answered = self._has_answered or bool(head)
+            self._traffic.count("received", len(head))
+            self._writer.write(announce_close(head))
+            await self._writer.drain()
+            self._moved()
+        await self._pass_on(reader, self._writer, "received")
 
     async def _ask(self, head: Head, far: Far) -> None:
         await self._send(far.writer, far.head, "sent")

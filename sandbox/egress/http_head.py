@@ -1,4 +1,4 @@
-"""The heads of requests to the proxy, parsed so that no later reader can understand them differently.
+"""The heads of requests to the proxy, parsed so that no later reader can understand them differently; and of answers.
 
 A request is `CONNECT host:port`, or a request with an absolute address (`GET http://host/path`). The parser refuses
 everything that two readers might understand differently: lines that do not end in CRLF, control characters, folded
@@ -25,6 +25,9 @@ _LENGTH: Final = re.compile(r"[0-9]{1,18}")
 _FOR_US_ALONE: Final = frozenset(
     "connection proxy-connection keep-alive proxy-authorization proxy-authenticate te upgrade host".split()  # noqa: SIM905
 )
+_FINAL_ANSWER: Final = re.compile(rb"HTTP/1\.[01] [2-5][0-9]{2}")
+_INTERIM_ANSWER: Final = re.compile(rb"HTTP/1\.[01] 1[0-9]{2}")
+_KEEPING_ALIVE: Final = frozenset((b"connection", b"keep-alive", b"proxy-connection"))
 Length = int | Literal["chunked"]
 
 
@@ -76,6 +79,23 @@ def read_head(data: bytes) -> Head:
         absolute=f"{method} http://{found[1]}{path} HTTP/1.1\r\n".encode("latin-1") + rest,
         length=_length(fields),
     )
+
+
+def is_interim(answer: bytes) -> bool:
+    """Return whether another head follows this one, as after `100 Continue`."""
+    return _INTERIM_ANSWER.match(answer) is not None
+
+
+def announce_close(answer: bytes) -> bytes:
+    """Return the head of an answer with the news that no request may follow it; other bytes stay as they are.
+
+    Without that, a program keeps the connection for its next request, meets the end, and may wait before it retries.
+    """
+    if not (_FINAL_ANSWER.match(answer) and answer.endswith(END_OF_HEAD)):
+        return answer
+    lines = answer.removesuffix(END_OF_HEAD).split(b"\r\n")
+    kept = [line for line in lines if line.partition(b":")[0].strip().lower() not in _KEEPING_ALIVE]
+    return b"\r\n".join((*kept, b"Connection: close", b"", b""))
 
 
 def _parts(data: bytes) -> tuple[str, str, list[tuple[str, str]]]:

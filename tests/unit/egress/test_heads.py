@@ -1,4 +1,4 @@
-"""Heads of requests have a single reading, or are refused."""
+"""Heads of requests have a single reading, or are refused; heads of answers say that the connection closes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sandbox.egress.http_head import Head, Malformed, read_head
+from sandbox.egress.http_head import Head, Malformed, announce_close, is_interim, read_head
 
 
 def test_a_tunnel_names_a_host_and_a_port() -> None:
@@ -74,3 +74,23 @@ def test_no_later_reader_finds_another_host_or_length(fields: list[tuple[bytes, 
     assert framing == {0: framing[:1] if framing == [b"content-length: 0"] else [], 3: [b"content-length: 3"]}.get(
         head.length if isinstance(head.length, int) else -1, [b"transfer-encoding: chunked"]
     )
+
+
+@pytest.mark.parametrize(
+    ("answer", "passed_on"),
+    [
+        (b"HTTP/1.1 200 OK\r\nA: 1\r\n\r\n", b"HTTP/1.1 200 OK\r\nA: 1\r\nConnection: close\r\n\r\n"),
+        (
+            b"HTTP/1.0 404 No\r\nconnection: keep-alive\r\nKeep-Alive: timeout=5\r\nA: \xe4\r\n\r\n",
+            b"HTTP/1.0 404 No\r\nA: \xe4\r\nConnection: close\r\n\r\n",
+        ),
+        (b"HTTP/1.1 304 Not Modified\r\n\r\n", b"HTTP/1.1 304 Not Modified\r\nConnection: close\r\n\r\n"),
+        (b"HTTP/1.1 100 Continue\r\n\r\n", b"HTTP/1.1 100 Continue\r\n\r\n"),
+        (b"HTTP/1.1 200 cut o", b"HTTP/1.1 200 cut o"),
+        (b"220 mail.example\r\n\r\n", b"220 mail.example\r\n\r\n"),
+        (b"", b""),
+    ],
+)
+def test_an_answer_says_that_the_connection_closes(answer: bytes, passed_on: bytes) -> None:
+    assert announce_close(answer) == passed_on
+    assert is_interim(answer) == (b" 100 " in answer)
