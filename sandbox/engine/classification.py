@@ -1,11 +1,10 @@
 """The status that a returned value claims for its tool: success, failure, or a refusal.
 
-A call has failed when its value says so: a `ToolResult` that is not ok, a mapping (or its JSON as text) with a
-`success` that is false or, without any, with an `error`. Anything else is ok, whatever words are in it: a page about
-"permission denied" is not a refusal.
-
-A failure is a refusal (`denied`) if its code means that, or if its error *is* one: the phrase stands at the beginning
-of the sentence or after its subject, not in a quotation or a remark.
+- A call has failed if its value says so: a `ToolResult` that is not ok, or a mapping whose `success` is false. An
+  `error` alone is data. Text that is JSON counts as what it stands for.
+- A failure is `denied` if its error or message is a refusal, or its code means one.
+- A mapping without `success` is `denied` for the same reasons, and so is a value that is nothing but a short refusal.
+- Anything else is ok, whatever words are in it: a page about "permission denied" is no refusal.
 """
 
 from __future__ import annotations
@@ -22,29 +21,43 @@ from sandbox.engine.replies import MAX_PARTS, count_parts
 from sandbox.outcome import Status
 
 DETAIL: Final = 200
+MAX_REFUSAL: Final = 500
+"""The most characters of a text that is a refusal by itself. Only the beginning of a failure's text is searched."""
 _MAX_MESSAGE: Final = 8192
 _MAX_JSON: Final = 1 << 20
-_MAX_SENTENCE: Final = 400
-_NO: Final = (False, 0, "false")
-_CODES: Final = ("error_code", "code")
+_REPORT_KEY: Final = re.compile(r'"(?:success|error|message)')
 _TEXTS: Final = ("error", "message", "detail", "reason", "stderr")
 _NO_REASON: Final = "the tool reports a failure without a reason"
-_REFUSALS: Final = frozenset(
-    {"401", "403", "access_denied", "permission_denied", "denied", "forbidden"}
-    | {"unauthorized", "unauthorised", "not_authorized", "not_authorised"}
-    | {"insufficient_privileges", "insufficient_permissions"}
-)
-_KIND: Final = r"(?:[\w.]*(?:error|exception)\s*:\s*|error\b[\s:-]*|\[errno\s\d+\]\s*|http\s+|40[13]\b[\s:,-]*)*"
-_SUBJECT: Final = r"(?:[\w'@./-]+\s+){0,6}"
-_IS_REFUSED: Final = re.compile(
-    rf"""{_KIND}(?:
-        (?:access|permission)[\s_-]*(?:(?:is|was|has\s+been)\s+)?denied\b
-      | (?:the\s+)?(?:request\s+(?:is|was)\s+|access\s+)?unauthori[sz]ed\b
-      | {_SUBJECT}not\s+authori[sz]ed\b
-      | {_SUBJECT}does\s+not\s+have\s+the\s+.{{1,100}}?\bprivileges?\b
-    )""",
-    re.IGNORECASE | re.VERBOSE,
-)
+# 42501 is the SQLSTATE of a missing privilege.
+_REFUSAL_CODES: Final = frozenset({"401", "403", "42501", "denied", "forbidden", "eacces", "eperm"})
+_WORDS: Final = ("denied", "authori", "privilege", "permi", "forbidden")
+"""Each phrase has one of these words. Most texts have none, and so take no search."""
+_PHRASE: Final = r"""(?:
+    (?:access|permissions?)[\s_-]*(?:(?:is|was|were|has\s+been)\s+)?denied
+  | access\s+to\s.{1,100}?\b(?:is|was|has\s+been)\s+denied
+  | permission\s+(?:to\s+)?\S+\s+denied
+  | command\s+denied\s+to\s+user
+  | (?:(?<![a-z])not|n\Wt)[\s_-]*authori[sz]ed
+  | unauthori[sz]ed
+  | \b(?:do|does|did)(?:\s+not|n\Wt)\s+have\s(?:(?!\.\s).){0,100}?\bprivileges?\b
+  | \b(?:(?:do|does|did)(?:\s+not|n\Wt)\s+have|ha(?:s|ve)\s+no|lacks?)
+    \s+(?:\S+\s+){0,2}(?:permission|authori[sz]ation)s?\b
+  | \blacks?\s+(?:\S+\s+){0,3}privileges?\b
+  | insufficient[\s_-]*(?:privilege|permission)s?
+  | operation[\s_-]*not[\s_-]*permitted
+  | \b403\W+(?:client\s+error\W+)?forbidden | \bis\s+forbidden: | \A\W*forbidden\W*\Z
+)"""
+# A text mentions a phrase without being a refusal: in a condition, in quotation marks, or as a kind of thing in a list.
+_MENTION: Final = rf"""
+    \b(?:if|whether|unless|about|no)\s+(?:[\w'-]+\s+){{0,3}}?{_PHRASE}
+  | \b(?:an?|the|any|against)\s+unauthori[sz]ed
+  | \w\s(?P<mark>["'`]){_PHRASE}(?P=mark)
+  | {_PHRASE}(?:[\s_-]+\w+){{0,2}}?[\s_-]+(?:attempts|cases|entries|errors|events|lines|messages|requests|responses)\b
+  | {_PHRASE}["'`]?\s*[:=]\s*(?!40[13]\b)\d+\b
+"""
+_REFUSAL: Final = re.compile(_PHRASE, re.IGNORECASE | re.VERBOSE)
+# The mentions come first, and so take the phrases in them.
+_SEARCH: Final = re.compile(rf"{_MENTION}|(?P<refusal>{_PHRASE})", re.IGNORECASE | re.VERBOSE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,69 +78,80 @@ _OK: Final = ToolStatus(Status.OK)
 
 def classify(value: JsonValue, *, ok: bool | None) -> ToolStatus:
     """Return the status that a value claims. `ok` is the flag of a `ToolResult`."""
-    if ok is not None:
-        return _OK if ok else ToolStatus(Status.FAILED, _result_text(value))
-    document = _document(value)
-    if document is None or not _is_failure(document):
+    if ok:
         return _OK
-    message = _error_text(document)
-    is_refusal = _has_refusal_code(document) or is_refusal_text(message)
-    return ToolStatus(Status.DENIED if is_refusal else Status.FAILED, message)
+    report = _parsed(value) if ok is None else _result_report(value)
+    if isinstance(report, str):
+        return ToolStatus(Status.DENIED, report.strip()) if _is_refusal(report) else _OK
+    success = report.get("success") if isinstance(report, Mapping) else True
+    if success is not False and success is not None:
+        return _OK
+    message = _error_text(report, is_failure=success is False)
+    if _is_refused(report, message, is_failure=success is False):
+        return ToolStatus(Status.DENIED, message or _NO_REASON)
+    return ToolStatus(Status.FAILED, message or _NO_REASON) if success is False else _OK
 
 
-def is_refusal_text(text: str) -> bool:
-    """Return whether the text is a refusal, and not about one."""
-    return _IS_REFUSED.match(text[:_MAX_SENTENCE].lstrip()) is not None
-
-
-def _document(value: JsonValue) -> Mapping[str, Any] | None:
-    """Return the mapping that a value is, or whose JSON text it is."""
-    if isinstance(value, dict):
+def _parsed(value: JsonValue) -> Any:
+    """Return the value, or what it stands for if it is the JSON of a report."""
+    if not isinstance(value, str) or not _may_be_report(value):
         return value
-    if not isinstance(value, str) or not _may_be_document(value):
-        return None
     try:
-        parsed = json.loads(value)
+        return json.loads(value)
     except (ValueError, RecursionError):
-        return None
-    return parsed if isinstance(parsed, dict) else None
+        return value
 
 
-def _may_be_document(text: str) -> bool:
-    if len(text) > _MAX_JSON or not text.lstrip().startswith("{"):
-        return False
-    if '"success"' not in text and '"error"' not in text:
+def _may_be_report(text: str) -> bool:
+    start = text.lstrip()[:1]
+    if len(text) <= MAX_REFUSAL:
+        return start in ("{", "[", '"')
+    if start != "{" or len(text) > _MAX_JSON or not _REPORT_KEY.search(text):
         return False
     return len(text) <= MAX_PARTS or count_parts(text.encode("utf-8", "replace")) <= MAX_PARTS
 
 
-def _is_failure(document: Mapping[str, Any]) -> bool:
-    if "success" in document:
-        success = document["success"]
-        return (success.lower() if isinstance(success, str) else success) in _NO
-    return bool(document.get("error"))
+def _result_report(value: JsonValue) -> dict[str, Any]:
+    """Return the mapping that says the same as a `ToolResult` that is not ok."""
+    parts = value if isinstance(value, dict) else {}
+    meta = parts.get("meta")
+    text = _first_text(parts, ("stderr", "stdout"))
+    return {**(meta if isinstance(meta, dict) else {}), **({"error": _parsed(text)} if text else {}), "success": False}
 
 
-def _has_refusal_code(document: Mapping[str, Any]) -> bool:
-    error = document.get("error")
-    places = [document, error] if isinstance(error, Mapping) else [document]
-    return any(_is_refusal_code(place.get(name)) for place in places for name in _CODES)
+def _is_refused(report: Mapping[str, Any], message: str, *, is_failure: bool) -> bool:
+    reasons = [text for text in (message, report.get("message")) if isinstance(text, str)]
+    if any(_is_refusal(text[:MAX_REFUSAL] if is_failure else text) for text in reasons):
+        return True
+    error = report.get("error")
+    codes = [report.get("error_code")]
+    if is_failure or any(reasons):
+        codes.append(report.get("code"))
+    if isinstance(error, Mapping):
+        codes += [error.get("error_code"), error.get("code")]
+    return any(_is_refusal_code(code) for code in codes)
+
+
+def _is_refusal(text: str) -> bool:
+    """Return whether a text is a refusal, and neither the mention of one nor a page about them."""
+    if len(text) > MAX_REFUSAL or not any(word in text.lower() for word in _WORDS):
+        return False
+    return any(found["refusal"] for found in _SEARCH.finditer(text))
 
 
 def _is_refusal_code(code: object) -> bool:
-    return isinstance(code, str | int) and str(code).strip().lower().replace("-", "_").replace(" ", "_") in _REFUSALS
+    if not isinstance(code, str | int):
+        return False
+    text = str(code).strip().lower()[:MAX_REFUSAL]
+    return text in _REFUSAL_CODES or _REFUSAL.search(text) is not None
 
 
-def _error_text(document: Mapping[str, Any]) -> str:
+def _error_text(report: Mapping[str, Any], *, is_failure: bool) -> str:
     """Return the error, or the field that stands in for it."""
-    error = document.get("error")
+    error = report.get("error")
     inner = _first_text(error, _TEXTS) if isinstance(error, Mapping) else ""
-    found = inner or (_brief(error) if error and not isinstance(error, str) else _first_text(document, _TEXTS))
-    return found or _NO_REASON
-
-
-def _result_text(value: JsonValue) -> str:
-    return _first_text(value if isinstance(value, Mapping) else {}, ("stderr", "stdout")) or _NO_REASON
+    found = inner or _first_text(report, _TEXTS if is_failure else _TEXTS[:2])
+    return found or (_brief(error) if error and is_failure else "")
 
 
 def _first_text(document: Mapping[str, Any], names: Iterable[str]) -> str:

@@ -2,123 +2,90 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sandbox.engine.classification import classify, is_refusal_text
+from sandbox.engine.classification import ToolStatus, classify
 from sandbox.outcome import Status
+from tests.unit.engine.returned_values import ARTICLE, DENIED, FAILED, MENTIONS, OK, REFUSALS, Result
+
+STATUSES = {"ok": OK + MENTIONS, "failed": FAILED, "denied": DENIED + REFUSALS}
 
 
-def status(value: Any, *, ok: bool | None = None) -> str:
-    return classify(value, ok=ok).status.value
+def classified(value: Any) -> ToolStatus:
+    is_result = isinstance(value, Result)
+    return classify(value.parts() if is_result else value, ok=False if is_result else None)
 
 
-@pytest.mark.parametrize("value", [True, 1, 0, False, None, "", "no", [], {}, {"success": True}, {"success": "no"}])
-def test_a_value_without_a_report_of_failure_is_ok(value: Any) -> None:
-    assert status(value) == "ok"
+@pytest.mark.parametrize(("expected", "value"), [(name, value) for name, each in STATUSES.items() for value in each])
+def test_a_value_has_the_status_that_it_claims(expected: str, value: Any) -> None:
+    assert classified(value).status.value == expected
 
 
-@pytest.mark.parametrize("success", [False, 0, "false", "False"])
-def test_success_false_is_a_failure(success: Any) -> None:
-    said = classify({"success": success, "error": "no such city"}, ok=None)
-    assert (said.status, said.message, said.detail) == (Status.FAILED, "no such city", "no such city")
+@pytest.mark.parametrize("text", REFUSALS)
+def test_a_refusal_is_denied_in_every_form(text: str) -> None:
+    named: list[Any] = [{"success": flag, name: text} for flag in (False, None) for name in ("error", "message")]
+    for value in (*named, {"error": text}, {"message": text}, Result(text), Result(stdout=text)):
+        assert classified(value) == ToolStatus(Status.DENIED, text.strip())
+    others: list[Any] = [{"success": True, "error": text}, {"text": text}, [{"error": text}], f"{ARTICLE}\n{text}"]
+    for value in others:
+        assert classified(value).status is Status.OK
+    assert classify({"ok": True, "stdout": text, "stderr": text, "meta": {}}, ok=True).status is Status.OK
 
 
-def test_a_mapping_as_json_text_counts_as_well() -> None:
-    assert status(json.dumps({"success": False, "error": "access denied"})) == "denied"
-    assert status(' {"error": "no"} ') == "failed"
-    assert status('{"error": "no"') == "ok"
-    assert status('{"error":' + "[" * 100_000) == "ok"
-    assert status('["error"]') == "ok"
+@pytest.mark.parametrize("text", MENTIONS)
+def test_a_failure_that_mentions_a_refusal_is_no_refusal(text: str) -> None:
+    assert classified({"success": False, "error": text}).status is Status.FAILED
+    assert classified(Result(text)).status is Status.FAILED
+    assert classified({"error": text}).status is classified({"message": text}).status is Status.OK
 
 
-def test_an_error_counts_without_a_success_field() -> None:
-    assert status({"error": "no"}) == "failed"
-    assert status({"error": ""}) == status({"error": None}) == status({"error": {}}) == "ok"
-    assert status({"error": "no", "success": True}) == "ok"
-    assert classify({"error": {"message": "gone", "code": 404}}, ok=None).message == "gone"
-    assert classify({"error": {"x": 1}}, ok=None).message == '{"x": 1}'
-    assert classify({"error": ["a"]}, ok=None).message == '["a"]'
-
-
-@pytest.mark.parametrize("code", [401, 403, "403", "permission_denied", "PERMISSION-DENIED", "Forbidden"])
+@pytest.mark.parametrize("code", [401, 403, "403", "permission_denied", "PERMISSION-DENIED", "Forbidden", "EACCES"])
 @pytest.mark.parametrize("name", ["code", "error_code"])
 def test_a_code_that_means_a_refusal_is_a_refusal(name: str, code: Any) -> None:
-    assert status({"success": False, name: code, "error": "because"}) == "denied"
-    assert status({"error": {name: code, "message": "because"}}) == "denied"
-    assert status({"success": True, name: code}) == "ok"
-
-
-def test_other_codes_are_failures() -> None:
-    assert status({"success": False, "code": 404}) == "failed"
-    assert status({"success": False, "code": True}) == "failed"
-    assert status({"success": False, "code": ["403"]}) == "failed"
+    for value in ({"success": False, name: code}, {"error": {name: code, "message": "because"}}):
+        assert classified(value).status is Status.DENIED
+    assert classified({"success": True, name: code}).status is Status.OK
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("value", "message"),
     [
-        "User bob does not have the admin privilege",
-        "The caller does not have the files.write and the files.read privileges for this.",
-        "Access denied",
-        "access is denied for user bob",
-        "AccessDenied: no",
-        "Permission denied: '/etc/shadow'",
-        "PermissionError: [Errno 13] Permission denied: '/x'",
-        "Error: permission denied",
-        "You are not authorized to do this",
-        "not authorised",
-        "Unauthorized",
-        "401 Unauthorized",
-        "HTTP 403: Access denied",
-        "  unauthorised\n",
+        ({"success": False, "error": {"message": "gone", "code": 404}}, "gone"),
+        ({"success": False, "error": {"x": 1}}, '{"x": 1}'),
+        ({"success": False, "error": ["a"]}, '["a"]'),
+        ({"success": False, "error": True, "message": "gone"}, "gone"),
+        ({"success": False, "detail": "gone"}, "gone"),
+        ({"success": False, "error": "E17", "message": "Access denied"}, "E17"),
+        ({"error": True, "message": "Access denied"}, "Access denied"),
+        ({"success": False}, "the tool reports a failure without a reason"),
+        (Result("bad", "out"), "bad"),
+        (Result("", "out"), "out"),
+        (Result('{"error": "bad", "code": 403}'), "bad"),
+        (Result(), "the tool reports a failure without a reason"),
     ],
 )
-def test_a_refusal_is_denied(text: str) -> None:
-    assert is_refusal_text(text)
-    assert status({"success": False, "error": text}) == "denied"
-    assert status({"success": False, "message": text}) == "denied"
-    assert status({"success": True, "error": text}) == "ok"
-    assert status({"text": text}) == status(text) == status([{"error": text}]) == "ok"
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "could not parse the log line 'permission denied'",
-        "no article about access denied was found",
-        "the answer was: access denied",
-        "cannot tell whether or not that user, bob, is one who is not authorized",
-        "disk full",
-        "",
-    ],
-)
-def test_text_about_a_refusal_is_no_refusal(text: str) -> None:
-    assert not is_refusal_text(text)
-    assert status({"success": False, "error": text}) == "failed"
-
-
-def test_a_result_reports_its_own_status() -> None:
-    assert status({"ok": True, "stderr": "access denied"}, ok=True) == "ok"
-    said = classify({"ok": False, "stdout": "out", "stderr": "", "meta": {"success": True}}, ok=False)
-    assert (said.status, said.message) == (Status.FAILED, "out")
-    assert classify({"stderr": "bad", "stdout": "out"}, ok=False).message == "bad"
-    assert classify([1], ok=False).message == "the tool reports a failure without a reason"
+def test_the_message_is_the_error_or_what_stands_in_for_it(value: Any, message: str) -> None:
+    assert classified(value).message == message
 
 
 def test_the_detail_is_the_beginning_of_the_text() -> None:
-    said = classify({"error": "x" * 100_000}, ok=None)
+    said = classified({"success": False, "error": "x" * 100_000})
     assert (said.detail, len(said.message)) == ("x" * 200, 8192)
-    assert classify({"success": True}, ok=None).detail is None
+    assert classified({"success": True}).detail is None
 
 
+def test_a_result_that_is_no_mapping_has_failed() -> None:
+    assert classify([1], ok=False).status is Status.FAILED
+
+
+NAMES = st.sampled_from(["success", "error", "message", "code", "error_code", "stderr", "meta"])
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
-    lambda inner: st.lists(inner) | st.dictionaries(st.text() | st.sampled_from(["success", "error", "code"]), inner),
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | st.sampled_from(REFUSALS),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text() | NAMES, inner),
     max_leaves=10,
 )
 
@@ -129,3 +96,5 @@ def test_any_value_is_classified(value: Any, ok: bool | None) -> None:
     assert said.status in (Status.OK, Status.FAILED, Status.DENIED)
     assert (said.detail is None) == (said.status is Status.OK)
     assert ok is None or (said.status is Status.OK) == ok
+    if isinstance(value, dict) and ok is None:
+        assert (said.status is Status.FAILED) <= (value.get("success") is False)
