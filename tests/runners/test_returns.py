@@ -123,9 +123,11 @@ def test_only_a_strict_contract_is_broken() -> None:
     assert not contract(strict, "x", ok=False).is_broken
 
 
-@pytest.mark.parametrize("value", [{"success": False, "x": 1}, {"error": "no"}, {"success": "false"}])
-def test_a_reported_failure_is_not_compared(value: dict[str, Any]) -> None:
-    assert not contract({"schema": {"type": "integer"}, "is_strict": True}, value).is_broken
+def test_a_reported_failure_is_not_compared() -> None:
+    strict = {"schema": {"type": "integer"}, "is_strict": True}
+    assert not contract(strict, {"success": False, "x": 1}).is_broken
+    assert contract(strict, {"error": "no"}).is_broken
+    assert contract(strict, {"success": 0}).is_broken
 
 
 def test_bytes_fit_a_string_schema() -> None:

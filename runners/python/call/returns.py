@@ -63,8 +63,8 @@ _PARTS = {"stdout": ("stdout", "output"), "stderr": ("stderr", "error"), "meta":
 
 
 def _reports_failure(value: Any) -> bool:
-    """Whether a tool returns this in place of a result; the engine decides what it means."""
-    return isinstance(value, dict) and (bool(value.get("error")) or value.get("success") in (False, "false"))
+    """Whether a tool returns this in place of a result. An `error` alone is data, as any other key."""
+    return isinstance(value, dict) and value.get("success") is False
 
 
 def read_result(value: Any) -> tuple[Any, bool | None]:
