@@ -79,7 +79,8 @@ class OutputType(str, enum.Enum):
 class ToolResult:
     """The result of a tool: success or failure, and texts to read.
 
-    A result that is not `ok` makes the call `failed`. `meta` holds any JSON, next to the texts.
+    A result that is not `ok` makes the call `failed`, or `denied` if its text is a refusal. `meta` holds any JSON, next
+    to the texts.
     """
 
     __slots__ = ("meta", "ok", "stderr", "stdout")

@@ -112,8 +112,8 @@ class Status(StrEnum):
     """How a call ended."""
 
     OK = "ok"  # the tool returned a value
-    FAILED = "failed"  # the tool ran and said no
-    DENIED = "denied"  # the call lacked a privilege
+    FAILED = "failed"  # the tool returned a failure
+    DENIED = "denied"  # the tool returned a refusal, such as "permission denied", or a person must permit the call
     EXCEPTION = "exception"  # the tool raised an exception
     EXITED = "exited"  # sys.exit or os._exit; a code of more than 32 bits becomes the nearest that fits
     TIMEOUT = "timeout"  # the call ran longer than `limits.wall`
