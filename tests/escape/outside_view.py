@@ -212,6 +212,13 @@ def parents(pid: int) -> Iterator[int]:
         yield pid
 
 
+def describe(pid: int) -> str:
+    """Return the name and state of a process, and the processes above it: the adopter shows who missed it."""
+    status = status_of(pid)
+    above = ", ".join(f"{status_of(each).get('Name')} {each}" for each in parents(pid))
+    return f"process {pid} {status.get('Name')}, {status.get('State')}, NSpid {status.get('NSpid')}, below {above}"
+
+
 def family(root: int, users: Iterable[int]) -> set[int]:
     """The processes that descend from this one or run as one of these users."""
     statuses = {pid: status_of(pid) for pid in pids()}

@@ -203,7 +203,7 @@ def _strays(pid: int, packages: Hostile, wheels: Ground) -> list[str]:
     """The processes that a package left, and that are not in the pid namespace of the call which runs."""
     own = outside.namespaces_of(pid).get("pid")
     left = outside.named(SURVIVOR, token=wheels.token, codes=packages.codes)
-    return [f"process {each}" for each in left if outside.namespaces_of(each).get("pid") != own]
+    return [outside.describe(each) for each in left if outside.namespaces_of(each).get("pid") != own]
 
 
 def _relatives(engine: HostileEngine, pid: int) -> list[str]:
@@ -238,7 +238,7 @@ def complaints(looked: Looked, engine: HostileEngine) -> list[str]:
 def leftovers(engine: HostileEngine, wheels: Ground, *packages: Hostile) -> list[str]:
     """Return the processes that environments left, and waiting boxes that use processor time."""
     outside.wait_until(lambda: not _named(wheels, *packages), within=SOON_S)
-    found = [f"process {pid} runs on" for pid in _named(wheels, *packages)]
+    found = [f"{outside.describe(pid)}, runs on" for pid in _named(wheels, *packages)]
     return found if found or _comes_to_rest(engine) else ["an idle box takes processor time"]
 
 

@@ -1,4 +1,4 @@
-"""A template is foreign: its messages never block the zygote."""
+"""A template is foreign: its messages never block the zygote, and the zygote adopts what it leaves."""
 
 from __future__ import annotations
 
@@ -6,12 +6,36 @@ import os
 import socket
 from collections.abc import Iterator
 from contextlib import suppress
+from typing import Final
 
 import pytest
 
+from tests.runners.isolated_program import ask
 from zygote.template import TemplateProcess
 from zygote.template_control import TemplateControl
 from zygote.template_view import TemplateLost
+
+_LEAVING_AN_ORPHAN: Final = """
+sys.path.insert(0, given["runner"])
+from zygote import template
+
+def leave_an_orphan(whole, control, errors, doors):
+    parent = os.fork()
+    if parent == 0:
+        parent = os.getpid()
+        if os.fork() == 0:
+            while os.getppid() == parent:
+                os.sched_yield()
+            os.write(errors, b"%d" % os.getppid())
+        os._exit(0)
+    os.waitpid(parent, 0)
+
+template._main = leave_an_orphan
+started = template.start({}, ())
+os.set_blocking(started.errors, True)
+adopter = os.read(started.errors, 16)
+answer({"adopter": int(adopter), "zygote": os.getpid()})
+"""
 
 
 @pytest.fixture
@@ -58,3 +82,9 @@ def test_a_template_that_hangs_up_is_lost(ends: tuple[TemplateControl, socket.so
     far.close()
     with pytest.raises(TemplateLost, match="ended the process"):
         control._messages()
+
+
+def test_orphans_of_a_template_are_adopted_from_its_first_moment() -> None:
+    """A container's init would adopt them otherwise, and nothing ends those while the container lasts."""
+    answer = ask(_LEAVING_AN_ORPHAN)
+    assert answer["adopter"] == answer["zygote"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from box import isolation, verification
+from box import verification
 from box.processes import LimitWatch
 from call import call, compiled, guard, preloading
 from zygote.template_control import TemplateControl
@@ -73,7 +73,6 @@ def give_up_template(plan: dict[str, Any], *, modules: Sequence[str] = (), ahead
 
 
 def _enter_by_template(plan: dict[str, Any], wanted: dict[str, Any], channel: Channel) -> SharedImports:
-    isolation.adopt_orphans()
     template, shared = TemplateControl(wanted["started"]), SharedImports()
     hangup = [channel.fileno()] if channel.lifeline is None else [channel.fileno(), channel.lifeline]
     watch = LimitWatch(plan["call"]["watch"])

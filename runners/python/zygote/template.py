@@ -74,6 +74,7 @@ def start(whole: dict[str, Any], doors: Sequence[int]) -> TemplateProcess:
 
     `doors` are open files of its control group. Raise OSError if the kernel has no process or descriptors for it.
     """
+    isolation.adopt_orphans()  # later, orphans of a package could already be children of a container's init
     near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     reading, writing = os.pipe()
     try:
