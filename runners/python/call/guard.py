@@ -162,7 +162,7 @@ def _fork_and_verify(plan: dict[str, Any], own: verification.GuardFacts, *, ahea
         return pid
     pipes.send_records(record)
     preloading.await_word(link, pid, within_s=imports["wall_s"] if imports and imports_ahead else None)
-    if imports_ahead and not preloading.is_alone(subject):
+    if imports_ahead and not preloading.is_alone(subject, guard=own.number):
         processes.end_process(pid)
         return pid
     pipes.send_records(verification.describe_spent(plan, pid, said))

@@ -216,10 +216,14 @@ def _has_ended(pid: int) -> bool:
     return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
-def is_alone(subject: verification.ProcessRef) -> bool:
-    """Whether importing packages ahead of the call has left neither processes nor threads."""
+def is_alone(subject: verification.ProcessRef, *, guard: str) -> bool:
+    """Whether importing packages ahead of the call has left neither processes nor threads.
+
+    The guard, whose number is `guard`, has adopted the processes whose parents have ended.
+    """
     number = int(subject.number)
-    return not processes.children(number) and verification.state_of(number)[1] == 1
+    has_left_orphans = processes.children(int(guard)) != [number]
+    return not has_left_orphans and not processes.children(number) and verification.state_of(number)[1] == 1
 
 
 def hold_until_called(subject: verification.ProcessRef) -> None:
