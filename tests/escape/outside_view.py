@@ -183,7 +183,9 @@ def _shared_memory(pid: int) -> Iterator[str]:
 def shared_with(pid: int, other: int) -> list[str]:
     """Return the objects that two processes share although no fork leaves them shared."""
     libc, number = ctypes.CDLL(None), _KCMP[os.uname().machine]
-    return [name for name, kind in _SHARED_BY_PROCESSES.items() if libc.syscall(number, pid, other, kind, 0, 0) == 0]
+    shared = [name for name, kind in _SHARED_BY_PROCESSES.items() if libc.syscall(number, pid, other, kind, 0, 0) == 0]
+    # To the kernel, processes that have ended share the memory that they no longer have.
+    return shared if all("VmSize" in status_of(each) for each in (pid, other)) else []
 
 
 def kept_of(pid: int, other: int) -> list[str]:
