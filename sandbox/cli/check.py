@@ -1,7 +1,7 @@
 """`sandbox check` and `sandbox schema`. Neither executes anything of the source.
 
-`check` shows every problem of a tool's source with its line and a caret below it. Its exit code is 2 if a problem is an
-error, 0 if there are at most warnings.
+`check` shows every problem of a tool's source with its line and a caret below it, and then what the source may do that
+deserves a look. Its exit code is 2 if a problem is an error, 0 if there are at most warnings; risk does not change it.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from sandbox.cli.terminal import glyph, is_terminal, one_line, painted, show, sh
 if TYPE_CHECKING:
     from sandbox.tools.check import CheckReport
     from sandbox.tools.problems import SourceProblem
+    from sandbox.tools.risk import RiskLevel, RiskReport
 
 ToolFile = Annotated[Path, typer.Argument(metavar="FILE", help="Python file of the tool.")]
 Entry = Annotated[str | None, typer.Option("--entry", metavar="NAME", help="Function to use if the file has several.")]
@@ -42,7 +43,7 @@ def check(file: ToolFile, *, entry: Entry = None, as_json: AsJson = False) -> in
 def _page(report: CheckReport, file: Path) -> str:
     lines = _lines(file)
     problems = "".join(_problem(each, file, lines) for each in report.problems)
-    return f"{problems}{_summary(report)}"
+    return f"{problems}{_risk(report.risk, file)}{_summary(report)}"
 
 
 def _lines(file: Path) -> list[str]:
@@ -78,6 +79,24 @@ def _picture(problem: SourceProblem, lines: list[str]) -> str:
     shown, blanks = caret_picture(line, problem.column, width=_WIDTH, before=_BEFORE_CARET, shown=visible)
     caret = painted("^", "green", on=sys.stdout)
     return f"    {shown}\n    {blanks}{caret}\n" if line.strip() else ""
+
+
+def _risk(risk: RiskReport | None, file: Path) -> str:
+    """Return the section on risk; a source without findings has none."""
+    if risk is None or not risk.findings:
+        return ""
+    text = f"risk: {_level(risk.level)}\n"
+    for each in risk.findings:
+        place = f"{one_line(str(file))}:{each.line}"
+        text += f"    {place}: {_level(each.level)}: {visible(each.reason)} [{each.kind}]\n"
+    if risk.unlisted:
+        text += f"    {risk.unlisted} more are not listed\n"
+    return text + painted(f"    {risk.note}", "dim", on=sys.stdout) + "\n"
+
+
+def _level(level: RiskLevel) -> str:
+    colors = {"high": "red", "medium": "yellow"}
+    return painted(level, colors[level], on=sys.stdout) if level in colors else level
 
 
 def _summary(report: CheckReport) -> str:

@@ -20,6 +20,7 @@ from sandbox.tools.dialects.entry import DEFAULT_FILENAME, choose_entry, meant_c
 from sandbox.tools.metadata import ToolRecord, detailed_text, read_records
 from sandbox.tools.problems import Problems, SourceProblem
 from sandbox.tools.reading import source_digest
+from sandbox.tools.risk import RiskReport, analyze_risk
 from sandbox.tools.safe_text import NAME_LENGTH, excerpt
 from sandbox.tools.schemas.health import invalid_reasons
 from sandbox.tools.script_block import ScriptBlock, read_script_block
@@ -67,6 +68,8 @@ class CheckReport(BaseModel):
     requirements: tuple[str, ...] = ()
     requires_python: str | None = None
     settings: ToolSettings = NO_SETTINGS
+    risk: RiskReport | None = None
+    """Advice about what the source may do; None if it could not be parsed."""
 
     def chosen(self) -> CheckedCallable | None:
         """Return the callable that is the entry."""
@@ -97,16 +100,19 @@ def check_source(source: str | bytes, *, filename: str = DEFAULT_FILENAME, entry
 def _check(given: str | bytes, *, filename: str, entry: str | None) -> CheckReport:
     problems = Problems()
     block = ScriptBlock()
+    risk: RiskReport | None = None
     try:
         text = decode_source(given)
         problems.text = text
         block = _block(text, problems)
-        source = open_source(text, parse_module(text, requires_python=block.requires_python), problems)
+        module = parse_module(text, requires_python=block.requires_python)
+        risk = analyze_risk(text, module)
+        source = open_source(text, module, problems)
         candidates = read_candidates(source)
         chosen = _chosen(source, candidates, filename=filename, entry=entry)
     except SourceError as error:
         problems.add_error("unreadable", error)
-        return _report(problems, block)
+        return _report(problems, block, risk=risk)
     meant = list(meant_candidates(candidates))[:MAX_CALLABLES]
     listed = meant if chosen is None or chosen in meant else [*meant, chosen]
     _check_distinct(source, listed)
@@ -115,7 +121,8 @@ def _check(given: str | bytes, *, filename: str, entry: str | None) -> CheckRepo
     settings = {each.entry: _settings(source, each, block.settings) for each in listed}
     if chosen is not None:
         block = replace(block, settings=settings[chosen.entry])
-    return _report(problems, block, callables, entry=None if chosen is None else chosen.entry, records=records)
+    entry = None if chosen is None else chosen.entry
+    return _report(problems, block, callables, entry=entry, records=records, risk=risk)
 
 
 def _block(text: str, problems: Problems) -> ScriptBlock:
@@ -207,6 +214,7 @@ def _report(
     *,
     entry: str | None = None,
     records: list[ToolRecord] | None = None,
+    risk: RiskReport | None = None,
 ) -> CheckReport:
     found = problems.in_order()
     return CheckReport(
@@ -218,4 +226,5 @@ def _report(
         requirements=block.requirements,
         requires_python=block.requires_python,
         settings=block.settings,
+        risk=risk,
     )
