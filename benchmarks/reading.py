@@ -1,4 +1,4 @@
-"""The cost of reading a tool: its check with its schema and risk analysis, the largest possible source, and a thousand tools.
+"""The cost of reading a tool: check with risk analysis and schema, the largest possible source, a thousand tools.
 
 The tools resemble real ones: a documented function whose body is comments, loops and calls, with 40 lines and with 200.
 Every source is new, with a type of its own next to the common ones, so that no cache helps; the benchmark measures a

@@ -95,8 +95,9 @@ def _risk(risk: RiskReport | None, file: Path) -> str:
 
 
 def _level(level: RiskLevel) -> str:
-    colors = {"high": "red", "medium": "yellow"}
-    return painted(level, colors[level], on=sys.stdout) if level in colors else level
+    if level in ("none", "low"):
+        return level
+    return painted(level, "red" if level == "high" else "yellow", on=sys.stdout)
 
 
 def _summary(report: CheckReport) -> str:

@@ -65,6 +65,17 @@ def test_a_report_is_one_json_document(faulty: Path) -> None:
     assert ("star_arguments", 4, 38) in places
 
 
+def test_risk_is_a_section_of_its_own_and_does_not_change_the_exit_code(tmp_path: Path) -> None:
+    file = tmp_path / "run.py"
+    file.write_text('def run() -> None:\n    """Run a fixed program."""\n    eval(input())\n')
+    answer = sandbox("check", file)
+    assert (answer.returncode, answer.stderr) == (0, "")
+    assert f"risk: medium\n    {file}:3: medium: turns text into code: builtins.eval [dynamic_code]\n" in answer.stdout
+    assert "not a security boundary" in answer.stdout
+    risk = json.loads(sandbox("check", file, "--json").stdout)["risk"]
+    assert (risk["level"], [each["line"] for each in risk["findings"]]) == ("medium", [3])
+
+
 @pytest.mark.parametrize("words", [["check"], ["schema"]])
 def test_a_file_that_is_not_there_is_an_error(words: list[str], tmp_path: Path) -> None:
     answer = sandbox(*words, tmp_path / "none.py")

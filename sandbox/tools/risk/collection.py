@@ -1,4 +1,4 @@
-"""One walk over a syntax tree that notes what its names are bound to, and the places that an analysis looks at.
+"""A single walk over a syntax tree that notes what its names are bound to, and the places that an analysis looks at.
 
 The walk keeps its own stack, so deep trees cannot exhaust Python's. Every node is visited once, and nothing is
 evaluated meanwhile: a function may use a name that the module binds further down.
@@ -20,7 +20,7 @@ class How(Enum):
 
     VALUE = auto()
     ELEMENT = auto()
-    """One of its elements: a loop variable, an unpacked tuple."""
+    """An element of it: a loop variable, an unpacked tuple."""
     ADDED = auto()
     """Joined to the earlier value: `+=`, `append`."""
     INSTANCE = auto()
@@ -31,23 +31,23 @@ class How(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Binding:
-    """Something that a name stands for."""
+class NameBinding:
+    """A thing that a name stands for."""
 
     how: How
     node: ast.AST | None
-    scope: Scope
+    scope: NameScope
     name: str = ""
     """The imported name, or the number of a function."""
 
 
 @dataclass(slots=True, eq=False)
-class Scope:
+class NameScope:
     """The names of a module, a function or a class."""
 
-    parent: Scope | None = None
+    parent: NameScope | None = None
     is_class: bool = False
-    bindings: dict[str, list[Binding]] = field(default_factory=dict)
+    bindings: dict[str, list[NameBinding]] = field(default_factory=dict)
     outer: set[str] = field(default_factory=set)
     """Names that `global` or `nonlocal` give to the scopes outside."""
 
@@ -56,28 +56,28 @@ class Scope:
 class LocalFunction:
     """A function of the source, and the expressions that it returns."""
 
-    scope: Scope
+    scope: NameScope
     returned: list[ast.expr] = field(default_factory=list)
 
 
 @dataclass(slots=True)
 class Collected:
-    """What the walk found; every place comes with its scope."""
+    """The findings of the walk; every place comes with its scope."""
 
-    module: Scope = field(default_factory=Scope)
+    module: NameScope = field(default_factory=NameScope)
     functions: list[LocalFunction] = field(default_factory=list)
     lambdas: dict[int, int] = field(default_factory=dict)
     """The places in `functions` of lambdas, by the identity of their nodes."""
-    attributes: dict[str, list[Binding]] = field(default_factory=dict)
-    """What is assigned to dotted names such as `self.run`."""
+    attributes: dict[str, list[NameBinding]] = field(default_factory=dict)
+    """The values assigned to dotted names such as `self.run`."""
     stars: list[str] = field(default_factory=list)
     """The modules of `from os import *`."""
-    calls: list[tuple[ast.Call, Scope]] = field(default_factory=list)
-    handed: list[tuple[ast.expr, Scope]] = field(default_factory=list)
+    calls: list[tuple[ast.Call, NameScope]] = field(default_factory=list)
+    handed: list[tuple[ast.expr, NameScope]] = field(default_factory=list)
     """Names that are handed on without a call: returned, as decorators, as members of classes."""
-    aliases: list[tuple[ast.Name, Scope]] = field(default_factory=list)
-    iterated: list[tuple[ast.expr, Scope]] = field(default_factory=list)
-    subscripts: list[tuple[ast.Subscript, Scope]] = field(default_factory=list)
+    aliases: list[tuple[ast.Name, NameScope]] = field(default_factory=list)
+    iterated: list[tuple[ast.expr, NameScope]] = field(default_factory=list)
+    subscripts: list[tuple[ast.Subscript, NameScope]] = field(default_factory=list)
     texts: list[ast.Constant] = field(default_factory=list)
     reflective: list[tuple[int, str]] = field(default_factory=list)
     spelled: list[tuple[int, str]] = field(default_factory=list)
@@ -94,8 +94,8 @@ class Collector:
     def __init__(self, reflective: Iterable[str]) -> None:
         self.found = Collected()
         self._reflective = frozenset(reflective)
-        self._function: dict[Scope, LocalFunction] = {}
-        self._waiting: list[tuple[ast.AST, Scope]] = []
+        self._function: dict[NameScope, LocalFunction] = {}
+        self._waiting: list[tuple[ast.AST, NameScope]] = []
 
     def collect(self, module: ast.Module) -> Collected:
         """Walk the module."""
@@ -128,20 +128,20 @@ class Collector:
         elif isinstance(node, ast.Name) and (node.end_col_offset or 0) - node.col_offset != len(node.id):
             self.found.spelled.append((node.lineno, node.id))
 
-    def _push(self, nodes: Iterable[ast.AST | None], scope: Scope) -> None:
+    def _push(self, nodes: Iterable[ast.AST | None], scope: NameScope) -> None:
         for node in nodes:
             if isinstance(node, ast.Name | ast.Constant):
                 self._leaf(node)
             elif node is not None:
                 self._waiting.append((node, scope))
 
-    def _bind(self, name: str, how: How, node: ast.AST | None, scope: Scope, *, to: str = "") -> None:
+    def _bind(self, name: str, how: How, node: ast.AST | None, scope: NameScope, *, to: str = "") -> None:
         owner = scope
         if name in scope.outer:
             owner = self.found.module
-        owner.bindings.setdefault(name, []).append(Binding(how, node, scope, to))
+        owner.bindings.setdefault(name, []).append(NameBinding(how, node, scope, to))
 
-    def _target(self, target: ast.AST, how: How, node: ast.AST | None, scope: Scope) -> None:
+    def _target(self, target: ast.AST, how: How, node: ast.AST | None, scope: NameScope) -> None:
         """Bind all names of a target."""
         targets = [(target, how)]
         while targets:
@@ -157,17 +157,17 @@ class Collector:
                 self._bind(each.value.id, How.ADDED, node, scope)
             elif isinstance(each, ast.Attribute) and isinstance(each.value, ast.Name):
                 dotted = f"{each.value.id}.{each.attr}"
-                self.found.attributes.setdefault(dotted, []).append(Binding(how, node, scope))
+                self.found.attributes.setdefault(dotted, []).append(NameBinding(how, node, scope))
 
-    # One method for each kind of node; the result says whether the walk skips the children.
+    # Each kind of node has a method; the result says whether the walk skips the children.
 
-    def _import(self, node: ast.Import, scope: Scope) -> bool:
+    def _import(self, node: ast.Import, scope: NameScope) -> bool:
         for alias in node.names:
             name = alias.name if alias.asname else alias.name.partition(".")[0]
             self._bind(alias.asname or name, How.IMPORTED, None, scope, to=name)
         return True
 
-    def _import_from(self, node: ast.ImportFrom, scope: Scope) -> bool:
+    def _import_from(self, node: ast.ImportFrom, scope: NameScope) -> bool:
         for alias in node.names:
             if alias.name == "*":
                 self.found.stars.append(node.module or "")
@@ -176,7 +176,7 @@ class Collector:
                 self._bind(alias.asname or alias.name, How.IMPORTED, None, scope, to=name)
         return True
 
-    def _definition(self, node: ast.FunctionDef | ast.AsyncFunctionDef, scope: Scope) -> bool:
+    def _definition(self, node: ast.FunctionDef | ast.AsyncFunctionDef, scope: NameScope) -> bool:
         inner = self._open_function(node, scope)
         self._bind(node.name, How.FUNCTION, None, scope, to=str(len(self.found.functions) - 1))
         self._name(node.name, node.lineno)
@@ -185,15 +185,15 @@ class Collector:
         self._push([node.returns], scope)
         return True
 
-    def _lambda(self, node: ast.Lambda, scope: Scope) -> bool:
+    def _lambda(self, node: ast.Lambda, scope: NameScope) -> bool:
         inner = self._open_function(node, scope)
         self.found.lambdas[id(node)] = len(self.found.functions) - 1
         self.found.functions[-1].returned.append(node.body)
         self._push([node.body], inner)
         return True
 
-    def _open_function(self, node: Function, scope: Scope) -> Scope:
-        inner = Scope(parent=scope)
+    def _open_function(self, node: Function, scope: NameScope) -> NameScope:
+        inner = NameScope(parent=scope)
         self._function[inner] = LocalFunction(inner)
         self.found.functions.append(self._function[inner])
         args = node.args
@@ -207,7 +207,7 @@ class Collector:
         defaults = [*zip(positional[len(positional) - len(args.defaults) :], args.defaults, strict=True)]
         for arg, default in (*defaults, *zip(args.kwonlyargs, args.kw_defaults, strict=True)):
             if default is not None:
-                inner.bindings[arg.arg].append(Binding(How.VALUE, default, scope))
+                inner.bindings[arg.arg].append(NameBinding(How.VALUE, default, scope))
                 self._push([default], scope)
         return inner
 
@@ -215,66 +215,67 @@ class Collector:
         if not name.isascii():
             self.found.spelled.append((line, name))
 
-    def _class(self, node: ast.ClassDef, scope: Scope) -> bool:
+    def _class(self, node: ast.ClassDef, scope: NameScope) -> bool:
         self._bind(node.name, How.UNKNOWN, None, scope)
         self._name(node.name, node.lineno)
-        inner = Scope(parent=scope, is_class=True)
+        inner = NameScope(parent=scope, is_class=True)
         self._push(reversed(node.body), inner)
         self._decorators(node.decorator_list, scope)
+        self.found.handed += [(each, scope) for each in node.bases]
         self._push((*node.bases, *(each.value for each in node.keywords)), scope)
         return True
 
-    def _decorators(self, nodes: list[ast.expr], scope: Scope) -> None:
+    def _decorators(self, nodes: list[ast.expr], scope: NameScope) -> None:
         self.found.handed += [(each, scope) for each in nodes if not isinstance(each, ast.Call)]
         self._push(nodes, scope)
 
-    def _assign(self, node: ast.Assign, scope: Scope) -> bool:
+    def _assign(self, node: ast.Assign, scope: NameScope) -> bool:
         for target in node.targets:
             self._target(target, How.VALUE, node.value, scope)
         self._note_assigned(node.value, scope)
         return False
 
-    def _annotated(self, node: ast.AnnAssign, scope: Scope) -> bool:
+    def _annotated(self, node: ast.AnnAssign, scope: NameScope) -> bool:
         self._target(node.target, How.INSTANCE, node.annotation, scope)
         if node.value is not None:
             self._target(node.target, How.VALUE, node.value, scope)
             self._note_assigned(node.value, scope)
         return False
 
-    def _note_assigned(self, value: ast.expr, scope: Scope) -> None:
+    def _note_assigned(self, value: ast.expr, scope: NameScope) -> None:
         if isinstance(value, ast.Name):
             self.found.aliases.append((value, scope))
         if scope.is_class and isinstance(value, ast.Name | ast.Attribute):
             self.found.handed.append((value, scope))
 
-    def _augmented(self, node: ast.AugAssign, scope: Scope) -> bool:
+    def _augmented(self, node: ast.AugAssign, scope: NameScope) -> bool:
         self._target(node.target, How.ADDED, node.value, scope)
         return False
 
-    def _named(self, node: ast.NamedExpr, scope: Scope) -> bool:
+    def _named(self, node: ast.NamedExpr, scope: NameScope) -> bool:
         self._target(node.target, How.VALUE, node.value, scope)
         return False
 
-    def _loop(self, node: ast.For | ast.AsyncFor | ast.comprehension, scope: Scope) -> bool:
+    def _loop(self, node: ast.For | ast.AsyncFor | ast.comprehension, scope: NameScope) -> bool:
         self._target(node.target, How.ELEMENT, node.iter, scope)
         self.found.iterated.append((node.iter, scope))
         return False
 
-    def _with(self, node: ast.withitem, scope: Scope) -> bool:
+    def _with(self, node: ast.withitem, scope: NameScope) -> bool:
         if node.optional_vars is not None:
             self._target(node.optional_vars, How.VALUE, node.context_expr, scope)
         return False
 
-    def _handler(self, node: ast.ExceptHandler, scope: Scope) -> bool:
+    def _handler(self, node: ast.ExceptHandler, scope: NameScope) -> bool:
         if node.name:
             self._bind(node.name, How.UNKNOWN, None, scope)
         return False
 
-    def _outer(self, node: ast.Global | ast.Nonlocal, scope: Scope) -> bool:
+    def _outer(self, node: ast.Global | ast.Nonlocal, scope: NameScope) -> bool:
         scope.outer.update(node.names)
         return True
 
-    def _return(self, node: ast.Return | ast.Yield, scope: Scope) -> bool:
+    def _return(self, node: ast.Return | ast.Yield, scope: NameScope) -> bool:
         function = self._function.get(scope)
         if function is not None and node.value is not None:
             function.returned.append(node.value)
@@ -282,7 +283,7 @@ class Collector:
                 self.found.handed.append((node.value, scope))
         return False
 
-    def _call(self, node: ast.Call, scope: Scope) -> bool:
+    def _call(self, node: ast.Call, scope: NameScope) -> bool:
         self.found.calls.append((node, scope))
         func = node.func
         if isinstance(func, ast.Attribute) and func.attr in _ADDING and isinstance(func.value, ast.Name):
@@ -290,7 +291,7 @@ class Collector:
                 self._bind(func.value.id, How.ADDED, each, scope)
         return False
 
-    def _attribute(self, node: ast.Attribute, _: Scope) -> bool:
+    def _attribute(self, node: ast.Attribute, _: NameScope) -> bool:
         if node.attr in self._reflective:
             self.found.reflective.append((node.lineno, node.attr))
         if not node.attr.isascii():
@@ -301,17 +302,17 @@ class Collector:
             self.found.spelled.append((node.lineno, node.attr))
         return False
 
-    def _subscript(self, node: ast.Subscript, scope: Scope) -> bool:
+    def _subscript(self, node: ast.Subscript, scope: NameScope) -> bool:
         if isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, str):
             self.found.subscripts.append((node, scope))
         return False
 
-    def _formatted(self, node: ast.FormattedValue | ast.Starred, scope: Scope) -> bool:
+    def _formatted(self, node: ast.FormattedValue | ast.Starred, scope: NameScope) -> bool:
         if isinstance(node.value, ast.Name | ast.Attribute):
             self.found.iterated.append((node.value, scope))
         return False
 
-    def _statement(self, node: ast.Expr, _: Scope) -> bool:
+    def _statement(self, node: ast.Expr, _: NameScope) -> bool:
         return isinstance(node.value, ast.Constant)  # a docstring
 
 

@@ -1,4 +1,4 @@
-"""What comes out of calls of known callables, as data, and the list of all names that the analysis knows.
+"""Results of known callables, as data, and the list of all names that the analysis knows.
 
 A value keeps no other names than these and their beginnings, which bounds the analysis.
 """
@@ -69,9 +69,11 @@ NAMESPACES: Final = name_set("""
     builtins: vars globals locals
 """)
 OTHERS: Final = name_set("""
-    builtins: getattr chr map filter reversed dict list tuple str repr bytes bytearray ord print
+    builtins: isinstance issubclass getattr chr map filter reversed dict list tuple str repr bytes bytearray ord print
     operator: attrgetter methodcaller
     functools: partial
+    jinja2: Template Environment().from_string
+    mako.template: Template
     os: getenv path
     os.environ: get pop
     sys: modules

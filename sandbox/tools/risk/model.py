@@ -24,7 +24,7 @@ _RANKS: Final[dict[RiskLevel, int]] = {level: rank for rank, level in enumerate(
 
 
 class RiskFinding(BaseModel):
-    """Something in a source that may do harm."""
+    """A place in a source that may do harm."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

@@ -1,4 +1,4 @@
-"""What calls return: of known functions, and of methods of text and paths."""
+"""Results of calls: of known functions, and of methods of text and paths."""
 
 from __future__ import annotations
 
@@ -59,6 +59,8 @@ def _marks_of(name: str) -> frozenset[Mark]:
 
 def result_of_method(name: str, subject: Value, args: list[Value]) -> Value:
     """Return what a method of text or of a path gives."""
+    if name == "__getattribute__":
+        return _getattr([subject, *args])
     if PATH in subject.names:
         if name == "joinpath":
             return Value(frozenset({PATH}), (path_joined([each.first_text() for each in (subject, *args)]),))
@@ -67,13 +69,14 @@ def result_of_method(name: str, subject: Value, args: list[Value]) -> Value:
         return NOTHING
     if name == "join":
         parts = args[0].texts if args else ()
-        return texts_of(*(joined(each, part) for each in subject.texts for part in parts), marks=PIECES)
+        marks = DECODED if args and _CHARACTER in args[0].names else PIECES
+        return texts_of(*(joined(each, part) for each in subject.texts for part in parts), marks=marks)
     if name == "format":
         values = [each.first_text() for each in args]
         return texts_of(*(formatted(each, values) for each in subject.texts))
     firsts = [each.texts[0] if each.texts else UNKNOWN for each in args]
-    marks = PIECES if name == "replace" else NO_MARKS
-    return texts_of(*(called_method(name, each, firsts) for each in subject.texts), marks=marks)
+    texts = [called_method(name, each, firsts) for each in subject.texts]
+    return texts_of(*texts, marks=PIECES if name == "replace" else NO_MARKS)
 
 
 def result_of_comprehension(item: Value, source: Value, *, is_plain: bool) -> Value:

@@ -1,4 +1,4 @@
-"""What known callables do, as data: rules by name, and groups of names that a rule looks at more closely.
+"""Effects of known callables, as data: rules by name, and groups of names that a rule looks at more closely.
 
 A name is written from its module on: `os.system`. `()` stands for the result of a call, so `subprocess.Popen().wait`
 is a method of a process.
@@ -14,7 +14,7 @@ from sandbox.tools.risk.model import RiskKind, RiskLevel
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What a callable does, and how bad that is at least."""
+    """The effect of a callable, and how bad that is at least."""
 
     kind: RiskKind
     level: RiskLevel
@@ -23,7 +23,7 @@ class Rule:
 
 def _rules(kind: RiskKind, level: RiskLevel, reason: str, names: str) -> dict[str, Rule]:
     rule = Rule(kind, level, reason)
-    return {name: rule for name in expand_names(names)}
+    return dict.fromkeys(expand_names(names), rule)
 
 
 def expand_names(names: str) -> list[str]:

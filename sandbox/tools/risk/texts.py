@@ -1,4 +1,4 @@
-"""What constant text says about a source: places of credentials, places outside the working folder, odd letters."""
+"""Signs in constant text: places of credentials, places outside the working folder, odd letters."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def is_destructive_command(command: str) -> bool:
 def odd_letters(name: str) -> str | None:
     """Return why a name with letters outside ASCII is odd, or None for one that is plainly of another language.
 
-    Python reads a name in its compatible form, so `𝓮𝓿𝓪𝓵` is `eval` in a syntax tree.
+    Python reads a name in its compatible form, so letters of a mathematical alphabet can spell `eval`.
     """
     if name.isascii():
         return "a known name is spelled with look-alike letters"

@@ -16,6 +16,8 @@ names in a folder.
 MAX_NAMES: Final = 24
 MAX_TEXTS: Final = 4
 PATH: Final = "pathlib.Path()"
+LIBRARY: Final = "ctypes.CDLL()"
+_LIBRARIES: Final = frozenset({"ctypes.cdll", "ctypes.windll"})
 NO_MARKS: Final[frozenset[Mark]] = frozenset()
 DECODED: Final[frozenset[Mark]] = frozenset({"decoded", "pieces"})
 PIECES: Final[frozenset[Mark]] = frozenset({"pieces"})
@@ -88,6 +90,8 @@ def member_of(base: Value, name: str) -> Value:
     """Return what `base.name` may be."""
     if name == "__dict__" or (name in ("parent", "parents") and PATH in base.names):
         return base
-    if name == "__builtins__":
+    if name == "__builtins__" or (name == "__self__" and any(each.startswith("builtins.") for each in base.names)):
         return named(["builtins"])
+    if not base.names.isdisjoint(_LIBRARIES) and f"ctypes.cdll.{name}" not in flow_names.KNOWN:
+        return Value(frozenset({LIBRARY}))
     return Value(named(f"{each}.{name}" for each in base.names).names, (), base.marks)

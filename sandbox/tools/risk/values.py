@@ -1,4 +1,4 @@
-"""What an expression may stand for: names of known callables, constant text, and where its data comes from.
+"""The values that an expression may have: names of known callables, constant text, and where its data comes from.
 
 An expression is evaluated once, when a rule asks for it, and a name once in each scope: to the union of all that it is
 ever bound to. The result of a call of the source's own function is what the function returns. Evaluation follows at
@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import ast
 import builtins
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Final
 
 from sandbox.tools.risk import flow_names, rule_names
-from sandbox.tools.risk.collection import Binding, Collected, How, Scope
+from sandbox.tools.risk.collection import Collected, How, NameBinding, NameScope
 from sandbox.tools.risk.folding import UNKNOWN, Constant, added, bounded, filled, path_joined
 from sandbox.tools.risk.results import result_of, result_of_comprehension, result_of_method, reverse
 from sandbox.tools.risk.value import (
@@ -50,7 +51,7 @@ class Evaluator:
         self._returned: dict[str, Value] = {}
         self._depth = 0
 
-    def value(self, node: ast.AST | None, scope: Scope) -> Value:
+    def value(self, node: ast.AST | None, scope: NameScope) -> Value:
         """Return what an expression may stand for."""
         found = self._values.get(id(node))
         if found is not None:
@@ -64,14 +65,15 @@ class Evaluator:
         self._values[id(node)] = NOTHING  # an expression that needs itself
         self._depth += 1
         try:
-            found = self._values[id(node)] = evaluate(self, node, scope)
+            found = evaluate(self, node, scope)
+            self._values[id(node)] = found
         finally:
             self._depth -= 1
         return found
 
-    def look_up(self, name: str, scope: Scope) -> Value:
+    def look_up(self, name: str, scope: NameScope) -> Value:
         """Return what a name may stand for."""
-        current: Scope | None = scope
+        current: NameScope | None = scope
         while current is not None:
             if name in current.bindings and (current is scope or not current.is_class):
                 return self._bound((id(current), name), current.bindings[name])
@@ -81,14 +83,14 @@ class Evaluator:
             return named([f"builtins.{name}"])
         return named(["builtins"] if name == "__builtins__" else stars)
 
-    def _bound(self, key: tuple[int, str], bindings: list[Binding]) -> Value:
+    def _bound(self, key: tuple[int, str], bindings: list[NameBinding]) -> Value:
         found = self._named.get(key)
         if found is None:
             self._named[key] = NOTHING  # a name that is bound to itself
             found = self._named[key] = self._union_of(bindings)
         return found
 
-    def _union_of(self, bindings: list[Binding]) -> Value:
+    def _union_of(self, bindings: list[NameBinding]) -> Value:
         values: list[Value] = []
         for each in bindings:
             value = self._binding(each)
@@ -100,7 +102,7 @@ class Evaluator:
                 values.append(value)
         return union(values)
 
-    def _binding(self, binding: Binding) -> Value:
+    def _binding(self, binding: NameBinding) -> Value:
         if binding.how is How.IMPORTED:
             return named([binding.name])
         if binding.how is How.FUNCTION:
@@ -115,23 +117,23 @@ class Evaluator:
             return Value(value.names, tuple(items[:MAX_TEXTS]), value.marks)
         return value
 
-    # One method for each kind of expression.
+    # Each kind of expression has a method.
 
-    def _constant(self, node: ast.Constant, _: Scope) -> Value:
+    def _constant(self, node: ast.Constant, _: NameScope) -> Value:
         is_long = isinstance(node.value, str | bytes) and len(node.value) >= LONG_LITERAL
         return texts_of(bounded(node.value), marks=ENCODED if is_long else NO_MARKS)
 
-    def _name(self, node: ast.Name, scope: Scope) -> Value:
+    def _name(self, node: ast.Name, scope: NameScope) -> Value:
         return self.look_up(node.id, scope)
 
-    def _attribute(self, node: ast.Attribute, scope: Scope) -> Value:
+    def _attribute(self, node: ast.Attribute, scope: NameScope) -> Value:
         found = member_of(self.value(node.value, scope), node.attr)
         assigned = self._collected.attributes
         if assigned and isinstance(node.value, ast.Name) and (dotted := f"{node.value.id}.{node.attr}") in assigned:
             return union([found, self._bound((0, dotted), assigned[dotted])])
         return found
 
-    def _subscript(self, node: ast.Subscript, scope: Scope) -> Value:
+    def _subscript(self, node: ast.Subscript, scope: NameScope) -> Value:
         base = self.value(node.value, scope)
         if isinstance(node.slice, ast.Slice):
             return reverse(base) if _is_backwards(node.slice) else base
@@ -159,7 +161,7 @@ class Evaluator:
         )
         return Value(base.names, constants(items))
 
-    def _operation(self, node: ast.BinOp, scope: Scope) -> Value:
+    def _operation(self, node: ast.BinOp, scope: NameScope) -> Value:
         if isinstance(node.op, ast.Add):
             return self._sum(node, scope)
         left, right = self.value(node.left, scope), self.value(node.right, scope)
@@ -174,7 +176,7 @@ class Evaluator:
             marks |= {"decoded"}
         return Value(marks=marks)
 
-    def _sum(self, node: ast.BinOp, scope: Scope) -> Value:
+    def _sum(self, node: ast.BinOp, scope: NameScope) -> Value:
         """Return the value of a sum; its terms are listed first, because sums can have thousands of them."""
         terms: list[ast.expr] = []
         left: ast.expr = node
@@ -191,35 +193,35 @@ class Evaluator:
         marks = whole.marks | PIECES if all(each.texts for each in values) else whole.marks
         return Value(whole.names, constants([total]), marks)
 
-    def _format(self, node: ast.JoinedStr, scope: Scope) -> Value:
+    def _format(self, node: ast.JoinedStr, scope: NameScope) -> Value:
         nodes = [each.value if isinstance(each, ast.FormattedValue) else each for each in node.values]
         parts = [self.value(each, scope) for each in nodes]
         text = bounded("".join(each.first_text() for each in parts))
         return texts_of(text, marks=(NO_MARKS.union(*(each.marks for each in parts)) - ENCODED) | PIECES)
 
-    def _display(self, node: ast.List | ast.Tuple | ast.Set, scope: Scope) -> Value:
+    def _display(self, node: ast.List | ast.Tuple | ast.Set, scope: NameScope) -> Value:
         values = [self.value(each, scope) for each in node.elts]
         whole = union(values)
         firsts = [each.texts[0] if each.texts else UNKNOWN for each in values]
         items = bounded(tuple(each for each in firsts if isinstance(each, int | str | bytes)))
         return Value(whole.names, constants([items]), whole.marks - ENCODED)
 
-    def _dict(self, node: ast.Dict, scope: Scope) -> Value:
+    def _dict(self, node: ast.Dict, scope: NameScope) -> Value:
         whole = union([self.value(each, scope) for each in node.values])
         return Value(whole.names, (), whole.marks - ENCODED)
 
-    def _comprehension(self, node: ast.ListComp | ast.GeneratorExp | ast.SetComp, scope: Scope) -> Value:
+    def _comprehension(self, node: ast.ListComp | ast.GeneratorExp | ast.SetComp, scope: NameScope) -> Value:
         item, source = self.value(node.elt, scope), self.value(node.generators[0].iter, scope)
         return result_of_comprehension(item, source, is_plain=_is_plain(node))
 
-    def _either(self, node: ast.AST, scope: Scope) -> Value:
+    def _either(self, node: ast.AST, scope: NameScope) -> Value:
         """Return the union of the values that an expression chooses from."""
         return union([self.value(each, scope) for each in _choices(node)])
 
-    def _lambda(self, node: ast.Lambda, _: Scope) -> Value:
+    def _lambda(self, node: ast.Lambda, _: NameScope) -> Value:
         return Value(frozenset({f"{_LOCAL}{self._collected.lambdas[id(node)]}"}))
 
-    def _call(self, node: ast.Call, scope: Scope) -> Value:
+    def _call(self, node: ast.Call, scope: NameScope) -> Value:
         function = self.value(node.func, scope)
         args = [self.value(each, scope) for each in node.args]
         passed = [*args, *[self.value(each.value, scope) for each in node.keywords]]
@@ -276,7 +278,7 @@ def _choices(node: ast.AST) -> list[ast.expr]:
 
 
 # Each method takes the kind of node that it is listed for.
-_EVALUATED: Final[dict[Any, Any]] = {
+_EVALUATED: Final[dict[type | None, Callable[..., Value]]] = {
     ast.Constant: Evaluator._constant,
     ast.Name: Evaluator._name,
     ast.Attribute: Evaluator._attribute,

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from sandbox.errors import SourceError
 from sandbox.tools import bind, read_tool
 from sandbox.tools.check import CheckReport, check_source
+from sandbox.tools.risk.model import MAX_FINDINGS
 from tests.processor_time import within
 
 MOST_SECONDS: Final = 2.0
@@ -173,6 +174,7 @@ def _checked(source: str | bytes) -> tuple[CheckReport, float]:
     seconds = time.process_time() - started
     json.loads(report.to_json())
     assert report.ok or any(each.severity == "error" for each in report.problems)
+    assert report.risk is None or len(report.risk.findings) <= MAX_FINDINGS
     return report, seconds
 
 
