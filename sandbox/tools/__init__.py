@@ -5,6 +5,7 @@ imported or evaluated here, not even an annotation, and reading a source takes b
 
     bytes ─ syntax ─ source ─ dialects ─ signature ─ ToolDefinition       the callable of a source    (reading)
     annotations ─ types ─ description, metadata ─ CheckReport             what models and people see  (check)
+    syntax ─ RiskReport                                                   what a source may do        (risk)
     types, plain_json ─ Binding                                           arguments, or problems      (arguments)
     schemas                                                               any JSON schema, for every provider
 """

@@ -85,6 +85,7 @@ class Collected:
 
 
 _LEAVES: Final = frozenset({"ctx", "op", "ops", "type_ignores", "kind", "type_comment"})
+_LEAF_NODES: Final = (ast.Name, ast.Constant)
 _ADDING: Final = frozenset({"append", "extend", "add", "insert", "write", "appendleft", "update", "setdefault"})
 
 
@@ -99,7 +100,7 @@ class Collector:
 
     def collect(self, module: ast.Module) -> Collected:
         """Walk the module."""
-        waiting, handlers, leaves = self._waiting, _HANDLERS, (ast.Name, ast.Constant)
+        waiting, handlers, leaves = self._waiting, _HANDLERS, _LEAF_NODES
         waiting.append((module, self.found.module))
         while waiting:
             node, scope = waiting.pop()
@@ -130,7 +131,7 @@ class Collector:
 
     def _push(self, nodes: Iterable[ast.AST | None], scope: NameScope) -> None:
         for node in nodes:
-            if isinstance(node, ast.Name | ast.Constant):
+            if isinstance(node, _LEAF_NODES):
                 self._leaf(node)
             elif node is not None:
                 self._waiting.append((node, scope))
@@ -216,7 +217,7 @@ class Collector:
             self.found.spelled.append((line, name))
 
     def _class(self, node: ast.ClassDef, scope: NameScope) -> bool:
-        self._bind(node.name, How.UNKNOWN, None, scope)
+        self._bind(node.name, How.VALUE, None, scope)
         self._name(node.name, node.lineno)
         inner = NameScope(parent=scope, is_class=True)
         self._push(reversed(node.body), inner)
@@ -268,7 +269,7 @@ class Collector:
 
     def _handler(self, node: ast.ExceptHandler, scope: NameScope) -> bool:
         if node.name:
-            self._bind(node.name, How.UNKNOWN, None, scope)
+            self._bind(node.name, How.VALUE, None, scope)
         return False
 
     def _outer(self, node: ast.Global | ast.Nonlocal, scope: NameScope) -> bool:

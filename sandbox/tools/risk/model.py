@@ -14,10 +14,7 @@ RiskKind = Literal[
     "process", "dynamic_code", "network", "files", "credentials", "deserialization", "native", "obfuscation"
 ]
 LEVELS: Final[tuple[RiskLevel, ...]] = ("none", "low", "medium", "high")
-NOTE: Final = (
-    "Advice from reading the source, not a security boundary: code can hide what it does. "
-    "The policy and the box limit what a call can do."
-)
+NOTE: Final = "Advice, not a security boundary: a source can hide what it does. The policy and the box limit a call."
 MAX_FINDINGS: Final = 50
 _MAX_REASON_LENGTH: Final = 160
 _RANKS: Final[dict[RiskLevel, int]] = {level: rank for rank, level in enumerate(LEVELS)}

@@ -15,6 +15,7 @@ from sandbox.tools.risk.texts import is_secret_name, odd_letters
 from sandbox.tools.risk.value import LIBRARY, Value
 from sandbox.tools.risk.values import Evaluator
 
+_REFERENCES: Final = (ast.Name, ast.Attribute)
 _NO_CALLERS: Final = frozenset(
     {"functools.partial", "builtins.getattr", "builtins.isinstance", "builtins.issubclass", "builtins.vars"}
 )
@@ -69,7 +70,7 @@ class Judge:
             )
         if function.names.isdisjoint(_NO_CALLERS):
             for each in (*call.args, *(keyword.value for keyword in call.keywords)):
-                if isinstance(each, ast.Name | ast.Attribute):
+                if isinstance(each, _REFERENCES):
                     self._hand_on(self.values.value(each, scope), each.lineno)
 
     def _hand_on(self, value: Value, line: int) -> None:

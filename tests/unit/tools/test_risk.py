@@ -154,7 +154,7 @@ def test_a_maximum_level_is_compared_by_rank() -> None:
     assert [is_within(report, level) for level in LEVELS] == [False, False, True, True]
 
 
-# What holds for every source
+# Properties of every report
 
 DANGEROUS: Final = st.sampled_from(
     ["os.system", "os.popen", "subprocess.run", "eval", "pickle.loads", "shutil.rmtree", "os.remove", "requests.get"]
