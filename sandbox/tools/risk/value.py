@@ -88,6 +88,8 @@ def texts_of(*texts: Constant | None, marks: frozenset[Mark] = NO_MARKS) -> Valu
 
 def member_of(base: Value, name: str) -> Value:
     """Return what `base.name` may be."""
+    if base is NOTHING and name != "__builtins__":
+        return NOTHING
     if name == "__dict__" or (name in ("parent", "parents") and PATH in base.names):
         return base
     if name == "__builtins__" or (name == "__self__" and any(each.startswith("builtins.") for each in base.names)):

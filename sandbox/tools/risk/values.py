@@ -48,11 +48,14 @@ class Evaluator:
         self._collected = collected
         self._values: dict[int, Value] = {}
         self._named: dict[tuple[int, str], Value] = {}
+        self._unbound: dict[str, Value] = {}
         self._returned: dict[str, Value] = {}
         self._depth = 0
 
     def value(self, node: ast.AST | None, scope: NameScope) -> Value:
         """Return what an expression may stand for."""
+        if isinstance(node, ast.Name):
+            return self.look_up(node.id, scope)
         found = self._values.get(id(node))
         if found is not None:
             return found
@@ -78,6 +81,13 @@ class Evaluator:
             if name in current.bindings and (current is scope or not current.is_class):
                 return self._bound((id(current), name), current.bindings[name])
             current = current.parent
+        found = self._unbound.get(name)
+        if found is None:
+            found = self._unbound[name] = self._look_outside(name)
+        return found
+
+    def _look_outside(self, name: str) -> Value:
+        """Return what a name may stand for that the source does not bind."""
         stars = [f"{module}.{name}" for module in self._collected.stars]
         if name in _BUILTINS and not any(each in flow_names.KNOWN for each in stars):
             return named([f"builtins.{name}"])
@@ -85,9 +95,18 @@ class Evaluator:
 
     def _bound(self, key: tuple[int, str], bindings: list[NameBinding]) -> Value:
         found = self._named.get(key)
-        if found is None:
-            self._named[key] = NOTHING  # a name that is bound to itself
-            found = self._named[key] = self._union_of(bindings)
+        if found is not None:
+            return found
+        if self._depth >= MAX_DEPTH:
+            self.was_cut = True
+            return NOTHING
+        self._named[key] = NOTHING  # a name that is bound to itself
+        self._depth += 1
+        try:
+            found = self._union_of(bindings)
+        finally:
+            self._depth -= 1
+        self._named[key] = found
         return found
 
     def _union_of(self, bindings: list[NameBinding]) -> Value:
@@ -122,9 +141,6 @@ class Evaluator:
     def _constant(self, node: ast.Constant, _: NameScope) -> Value:
         is_long = isinstance(node.value, str | bytes) and len(node.value) >= LONG_LITERAL
         return texts_of(bounded(node.value), marks=ENCODED if is_long else NO_MARKS)
-
-    def _name(self, node: ast.Name, scope: NameScope) -> Value:
-        return self.look_up(node.id, scope)
 
     def _attribute(self, node: ast.Attribute, scope: NameScope) -> Value:
         found = member_of(self.value(node.value, scope), node.attr)
@@ -228,6 +244,8 @@ class Evaluator:
         found = [self._result(each, args) for each in sorted(function.names)]
         if isinstance(node.func, ast.Attribute):
             found.append(result_of_method(node.func.attr, self.value(node.func.value, scope), args))
+        if not function.names and not any(each is not NOTHING for each in (function, *found, *passed)):
+            return NOTHING
         whole = union(found)
         marks = whole.marks | (function.marks.union(*(each.marks for each in passed)) - ENCODED)
         return Value(whole.names, whole.texts, marks)
@@ -280,7 +298,6 @@ def _choices(node: ast.AST) -> list[ast.expr]:
 # Each method takes the kind of node that it is listed for.
 _EVALUATED: Final[dict[type | None, Callable[..., Value]]] = {
     ast.Constant: Evaluator._constant,
-    ast.Name: Evaluator._name,
     ast.Attribute: Evaluator._attribute,
     ast.Subscript: Evaluator._subscript,
     ast.BinOp: Evaluator._operation,
