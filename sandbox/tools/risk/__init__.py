@@ -27,5 +27,5 @@ __all__ = ["RiskFinding", "RiskKind", "RiskLevel", "RiskReport", "analyze_risk",
 def analyze_risk(text: str, module: ast.Module) -> RiskReport:
     """Return the risk report of a source, given as its text and its syntax tree."""
     collected = Collector(REFLECTIVE).collect(module)
-    judge = Judge(collected, Evaluator(collected), has_odd_letters=not text.isascii())
+    judge = Judge(collected, Evaluator(collected), text)
     return build_report(judge.judge())

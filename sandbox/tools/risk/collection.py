@@ -81,7 +81,9 @@ class Collected:
     texts: list[ast.Constant] = field(default_factory=list)
     reflective: list[tuple[int, str]] = field(default_factory=list)
     spelled: list[tuple[int, str]] = field(default_factory=list)
-    """Names with letters outside ASCII."""
+    """Names with letters outside ASCII, or spelled with such letters."""
+    spaced: list[ast.Attribute] = field(default_factory=list)
+    """Members that fill more than their own letters, because of blanks or of letters outside ASCII."""
 
 
 _LEAVES: Final = frozenset({"ctx", "op", "ops", "type_ignores", "kind", "type_comment"})
@@ -297,10 +299,8 @@ class Collector:
             self.found.reflective.append((node.lineno, node.attr))
         if not node.attr.isascii():
             self.found.spelled.append((node.lineno, node.attr))
-        value = node.value
-        end, start = node.end_col_offset or 0, (value.end_col_offset or 0) + 1
-        if node.attr.isascii() and node.end_lineno == value.end_lineno and end - start > 2 * len(node.attr):
-            self.found.spelled.append((node.lineno, node.attr))
+        elif (node.end_col_offset or 0) - (node.value.end_col_offset or 0) - 1 != len(node.attr):
+            self.found.spaced.append(node)
         return False
 
     def _subscript(self, node: ast.Subscript, scope: NameScope) -> bool:

@@ -28,7 +28,7 @@ class Judge:
 
     collected: Collected
     values: Evaluator
-    has_odd_letters: bool
+    text: str
     findings: Findings = field(default_factory=Findings)
 
     def judge(self) -> list[Finding]:
@@ -104,7 +104,11 @@ class Judge:
                 )
 
     def _judge_letters(self) -> None:
-        for line, name in self.collected.spelled if self.has_odd_letters else ():
+        if self.text.isascii():
+            return
+        lines = self.text.split("\n")
+        spelled = [(node.lineno, node.attr) for node in self.collected.spaced if _is_spelled_otherwise(node, lines)]
+        for line, name in (*self.collected.spelled, *spelled):
             reason = odd_letters(name)
             if reason is not None:
                 self.findings.add("obfuscation", "medium", line, f"{reason}: {shown(name)}")
@@ -117,3 +121,10 @@ class Judge:
             is_scan = level != "low" or "all environment" in reason or "copies" in reason
             if is_scan:
                 self.findings.add("credentials", "high", line, f"the source also uses the network, and {reason}")
+
+
+def _is_spelled_otherwise(node: ast.Attribute, lines: list[str]) -> bool:
+    """Return whether the text has other letters than the name of a member, which Python has normalized."""
+    line = lines[node.end_lineno - 1] if node.end_lineno and node.end_lineno <= len(lines) else ""
+    written = line.encode()[: node.end_col_offset].decode(errors="replace")
+    return not written.endswith(node.attr)

@@ -112,6 +112,8 @@ CASES: Final = {
     "'''Reads ~/.ssh/id_rsa, as its documentation says.'''": "none",
     "import importlib\nimportlib.import_module('json')": "none",
     "größe = 1": "none",
+    "größe = a . b": "none",
+    "a.𝓼𝔂𝓼𝓽𝓮𝓶": "medium",
     "def f(self, name): return getattr(self, name)": "none",
     "isinstance(x, types.FunctionType)": "none",
     "import base64\nbase64.b64decode(x)": "none",
@@ -275,7 +277,7 @@ def test_each_expression_is_evaluated_at_most_once(source: str, monkeypatch: pyt
         return value(self, node, scope)
 
     monkeypatch.setattr(Evaluator, "value", counted)
-    Judge(collected, evaluator, has_odd_letters=False).judge()
+    Judge(collected, evaluator, source).judge()
     assert sum(steps.values()) <= 10 * sum(1 for _ in ast.walk(module))
 
 
