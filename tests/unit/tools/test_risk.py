@@ -82,6 +82,7 @@ def test_a_hostile_source_is_above_low(row: dict[str, Any]) -> None:
     assert not is_within(_analyzed(row["source"]), "low")
 
 
+@pytest.mark.slow
 def test_few_benign_functions_are_above_low() -> None:
     sources = dict(_benign_sources())
     alarms = [name for name, source in sources.items() if not is_within(_analyzed(source), "low")]
