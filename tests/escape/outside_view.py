@@ -93,6 +93,11 @@ def find_waiting(marks: Sequence[int]) -> int | None:
     return None
 
 
+def signal_main_thread(pid: int, number: int) -> None:
+    """Send a signal that no other thread of the process can take instead; nothing happens if the process is gone."""
+    ctypes.CDLL(None).tgkill(pid, pid, number)
+
+
 def named(start: str, *, token: str, codes: Collection[str] = ()) -> list[int]:
     """The processes that took a name of that kind in this test run, but for those that only wait to be reaped; only
     those of the packages with these codes, if there are any."""

@@ -188,8 +188,7 @@ def look_at_call(engine: HostileEngine, packages: Hostile, wheels: Ground) -> Lo
         if pid is not None:
             with suppress(OSError):  # the limit may kill the process meanwhile
                 looked = [outside.look(pid), _strays(pid, packages, wheels), _relatives(engine, pid)]
-            with suppress(OSError):
-                os.kill(pid, MARKS[0])
+            outside.signal_main_thread(pid, MARKS[0])
     outcome = running.outcome()
     found = Looked(outcome, *looked)
     if found.seen is not None:
@@ -397,8 +396,7 @@ def test_a_package_does_no_harm_to_a_call_by_means_of_the_next(
     pid = outside.find_waiting(MARKS)
     assert pid is not None or waiting.has_ended, "the call that waits is not to be found"
     if pid is not None:
-        with suppress(OSError):
-            os.kill(pid, MARKS[0])
+        outside.signal_main_thread(pid, MARKS[0])
     may_end = packages.modes == ("murders",)  # its code is in that call's process anyway
     for outcome in (waiting.outcome(), *others):
         if may_end and outcome.status is Status.CRASHED:
