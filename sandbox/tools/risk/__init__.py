@@ -3,9 +3,9 @@
 This is not a security boundary: code can always hide what it does from a reader. Policies and boxes are the boundary;
 the analysis helps a person or a catalog to decide what deserves a look.
 
-    collection   one walk: what names are bound to, and the places to look at
-    values       what an expression may stand for, on demand: names, constant text, where data comes from
-    rules        judge each place with the tables of `names` and the patterns of `texts`
+    collection   walks the tree once: what names are bound to, and the places to look at
+    values       evaluates an expression on demand: names, constant text, where data comes from
+    rules        judges each place with the tables in `rule_names` and the patterns in `texts`
 
 The cost is linear in the size of the tree: each node is visited once and evaluated at most once, values have bounds,
 and no recursion is deeper than a fixed depth.

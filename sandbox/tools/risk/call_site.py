@@ -44,10 +44,6 @@ class CallSite:
         node = next((each.value for each in self.call.keywords if each.arg == keyword), None)
         return node is not None and not (isinstance(node, ast.Constant) and not node.value)
 
-    def is_false(self, keyword: str) -> bool:
-        node = next((each.value for each in self.call.keywords if each.arg == keyword), None)
-        return isinstance(node, ast.Constant) and not node.value
-
     def whole(self) -> Value:
         """Return the object whose method is called."""
         return self.value(self.call.func.value) if isinstance(self.call.func, ast.Attribute) else NOTHING
