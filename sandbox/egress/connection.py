@@ -121,7 +121,7 @@ class Connection:
                 head = await reader.readuntil(END_OF_HEAD)
             except asyncio.IncompleteReadError as error:
                 head = error.partial
-            except asyncio.LimitOverrunError:  # as long as it is, it cannot be a head
+            except asyncio.LimitOverrunError:  # too long for a head: the bytes are passed on as they are
                 break
             is_last = not is_interim(head)
             self._has_answered = self._has_answered or bool(head)

@@ -48,6 +48,7 @@ _OWN_KERNELS: Final = (b"runsc-sandbox",)
 """The name of the main process of a container that has a kernel of its own."""
 
 _BEYOND_EVERY_PEAK: Final = sys.maxsize
+"""Used where memory of an earlier call would be part of the next peak: no peak is higher, so none is reported."""
 _KILLED: Final = 137
 _LATE_WORD_S: Final = 1.0
 """The time in which the daemon may still notice why a process of the container was killed, by the daemon's clock."""
@@ -100,8 +101,8 @@ class ContainerMeter:
         is_reset = self._counters.reset_memory_peak()
         now = self._before = self._counters.read()
         if is_reset:
-            has_left_none = self._resting is None or (now.memory_peak_bytes or 0) <= RUNNER_MEMORY
-            self._before = now._replace(memory_peak_bytes=0 if has_left_none else _BEYOND_EVERY_PEAK)
+            is_clean = self._resting is None or (now.memory_peak_bytes or 0) <= RUNNER_MEMORY
+            self._before = now._replace(memory_peak_bytes=0 if is_clean else _BEYOND_EVERY_PEAK)
         return _is_there(now)
 
     def leave_out_what_was_used(self) -> bool:
